@@ -12,9 +12,20 @@ from xalign_models.alignments import make
 from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api
 from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_models.recommend import PLAIN, Candidate, recommend
-from xalign_models.recommend.candidates import FOLDS, sentence_keys
+from xalign_models.recommend import (
+    CLASSIFICATION,
+    KINDS,
+    PLAIN,
+    RETRIEVAL,
+    Candidate,
+    Labelled,
+    judging,
+    proxies,
+    recommend,
+)
+from xalign_models.recommend.candidates import FOLDS, folds, sentence_keys
 from xalign_models.recommend.judging import loss_p
+from xalign_models.results.significance import sign_flip_test
 
 PIVOT = "eng-Latn"
 
@@ -247,3 +258,187 @@ def test_text_without_translations_is_taken_as_such(workdir, tiny_model, write_t
     text, load = write_text(workdir / "fit", 60), corpora.load
     monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind="monolingual"))
     assert api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", device="cpu").measure == "mixed"
+
+
+def test_held_out_rows_are_ranked_among_all_rows():
+    """Each held-out row against every row of the text, in both directions and to the next language."""
+    data = spaces(n=60, noise=1.0)
+    trials = folds([data], 0)
+    scored = proxies.score(trials, PIVOT, PLAIN, proxies.references(trials[0], 0))
+    for language, following in (("deu-Latn", "fra-Latn"), ("fra-Latn", "deu-Latn")):
+        own, pivot, third = (normalise(rows) for rows in (*data[language], data[following][0]))
+        expected = []
+        for fold in range(FOLDS):
+            held = np.flatnonzero(sentence_keys(data[language][1], 0) % FOLDS == fold)
+            for queries, pool in ((own, pivot), (pivot, own), (own, third), (third, own)):
+                scores = queries[held] @ pool.T
+                expected += [1 / (row >= row[gold] - 1e-7).sum() for row, gold in zip(scores, held, strict=True)]
+        np.testing.assert_allclose(scored[RETRIEVAL, False][language][1], expected)
+
+
+def test_within_a_language_the_pivots_nearest_sentence_is_to_be_found():
+    data = spaces(n=60, noise=0.0)
+    trials = folds([data], 0)
+    scored = proxies.score(trials, PIVOT, PLAIN, proxies.references(trials[0], 0))
+    assert (scored[RETRIEVAL, True]["deu-Latn"][1] == 1).all()  # without noise both sides are the same
+    rng = np.random.default_rng(0)
+    noisy = {language: (rng.standard_normal(x.shape), y) for language, (x, y) in data.items()}
+    trials = folds([noisy], 0)
+    scored = proxies.score(trials, PIVOT, PLAIN, proxies.references(trials[0], 0))
+    assert scored[RETRIEVAL, True]["deu-Latn"][1].mean() < 0.3
+
+
+def test_agreement_is_spearmans_correlation_of_all_pairs_but_the_diagonal():
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((2, 20, 20))
+    first += second
+    off = ~np.eye(20, dtype=bool)
+    shares = proxies.agreement(first, second)
+    assert shares.mean() == pytest.approx(scipy.stats.spearmanr(first[off], second[off]).statistic)
+    assert proxies.agreement(second, second).mean() == pytest.approx(1)
+
+
+def test_centroids_of_one_half_classify_the_other():
+    rng = np.random.default_rng(0)
+    classes, half = np.arange(80) % 4, rng.random(80) < 0.5
+    train = normalise(np.eye(4)[classes] + 0.01 * rng.standard_normal((80, 4)))
+    assert proxies.centroid_hits(train, train, classes, half).all()
+    assert not proxies.centroid_hits(train, np.roll(train, 1, axis=0), classes, half).any()
+    only_first = np.where(half[:, None], train, 0)  # then only the second half can be classified beyond class 0
+    hits = proxies.centroid_hits(only_first, train, classes, half)
+    assert hits[~half].all() and not hits[half & (classes > 0)].any()
+
+
+def planted(gains, n=400):
+    """Scores by language: zeros, and equal gains with unit noise."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(n)
+    noise = (noise - noise.mean()) / noise.std()
+    keys = np.arange(n, dtype=np.uint32)
+    return {language: (keys, gain + noise) for language, gain in gains.items()}
+
+
+def test_losses_are_corrected_by_holm_over_the_languages():
+    one = planted({"fra-Latn": -0.12})
+    p = sign_flip_test(one["fra-Latn"][1]) / 2
+    assert 0.05 / 10 < p < 0.05
+    assert judging._losses(one) == ("fra-Latn",)
+    others = dict.fromkeys((f"l{i}" for i in range(9)), 0.0)
+    assert judging._losses(planted({"fra-Latn": -0.12, **others})) == ()
+    assert judging._losses(planted({"fra-Latn": -0.2, "deu-Latn": -0.2, **others})) == ("fra-Latn", "deu-Latn")
+
+
+def by_kind(**gains):
+    """Planted scores of every kind; ``gains`` are those of French, the same language's last."""
+    zero = (0.0, 0.0)
+    return {
+        (kind, within): planted({"fra-Latn": gains.get(kind, zero)[within], "deu-Latn": 0.5})
+        for kind in KINDS
+        for within in (False, True)
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loss_in_one_language_excludes_by_kind_and_a_price_does_not(kind):
+    candidate, plain = Candidate("centered"), by_kind()
+    plain = {key: {code: (keys, 0 * rows) for code, (keys, rows) in scored.items()} for key, scored in plain.items()}
+    harmed, priced = by_kind(**{kind: (-0.5, 0.0)}), by_kind(**{kind: (0.0, -0.5)})
+    for use in ("", CLASSIFICATION):
+        verdict = judging._judgement(candidate, harmed, plain, {*judging.VETOES, use})
+        (row,) = (row for row in verdict.card if row.kind == kind)
+        assert row.losses == ("fra-Latn",) and row.worst == "fra-Latn" and row.worst_gain == pytest.approx(-0.5)
+        assert row.gain == pytest.approx(0.0) and row.interval[0] < 0 < row.interval[1]
+        assert any("fra-Latn" in loss for loss in verdict.losses) == (use == kind or kind != CLASSIFICATION)
+        verdict = judging._judgement(candidate, priced, plain, {*judging.VETOES, use})
+        (row,) = (row for row in verdict.card if row.kind == kind)
+        assert verdict.losses == () and row.losses == ()
+        assert row.price == pytest.approx(0.0) and row.cells()["same-language change"].startswith("+0.0 [")
+
+
+def test_the_interval_is_that_of_the_mean_over_sentences():
+    gains = planted({"fra-Latn": 0.3})
+    mean, low, high = judging._interval(gains)
+    error = np.std(gains["fra-Latn"][1]) / np.sqrt(400)
+    assert (mean, low, high) == pytest.approx((0.3, 0.3 - 1.96 * error, 0.3 + 1.96 * error))
+    twice = {"fra-Latn": gains["fra-Latn"], "deu-Latn": gains["fra-Latn"]}  # the same sentences say nothing new
+    assert judging._interval(twice) == pytest.approx((mean, low, high))
+
+
+@pytest.mark.parametrize("method", ["centered", "lsar"])
+def test_maps_are_fitted_under_the_prompt_of_each_role(method):
+    """Queries and documents lie apart, each language by another offset: means of queries do not serve documents."""
+    rng = np.random.default_rng(1)
+    data = spaces()
+    offsets = {language: 8 * rng.standard_normal(16) for language in (*data, PIVOT)}
+    documents = {language: (x + offsets[language], y + offsets[PIVOT]) for language, (x, y) in data.items()}
+    tried = [Candidate(method, (("rank", 5),) if method == "lsar" else ())]
+    found = recommend(data, PIVOT, tried, documents=documents)
+    plain, verdict = found.verdicts
+    assert found.chosen == tried[0]
+    assert verdict.score > plain.score + 0.2
+    alone = recommend(data, PIVOT, tried).verdicts[0].score
+    assert method == "lsar" or verdict.score == pytest.approx(alone, abs=0.02)
+
+
+def test_a_labelled_task_replaces_the_proxy_of_its_kind_and_excludes():
+    data = spaces(shift=3.0)
+    keys = np.arange(200, dtype=np.uint32)
+
+    def task(kind, gain):
+        score = lambda candidate: ({"en-fr": (keys, (candidate != PLAIN) * (gain + keys / 1000))}, {})  # noqa: E731
+        return Labelled(kind, "Planted", score)
+
+    tried = [Candidate("centered")]
+    for kind in KINDS:
+        harmed = recommend(data, PIVOT, tried, labelled=[task(kind, -1.0)])
+        assert (harmed.chosen == PLAIN) == (kind != CLASSIFICATION)
+        assert recommend(data, PIVOT, tried, labelled=[task(kind, -1.0)], use=kind).chosen == PLAIN
+        helped = recommend(data, PIVOT, tried, labelled=[task(kind, 1.0)])
+        assert helped.chosen == tried[0]
+        (row,) = (row for row in helped.card if row.kind == kind)
+        assert row.judge == "Planted" and row.price is None and row.cells()["same-language change"] == "not judged"
+    assert "classification (en-fr)" in harmed.reason
+    with pytest.raises(DataError, match="--for dancing"):
+        recommend(data, PIVOT, tried, use="dancing")
+
+
+def test_a_task_judges_by_its_items(workdir, tiny_model, write_text, monkeypatch):
+    from xalign_models.models.building import load_encoder
+    from xalign_models.models.labelled import is_task, labelled
+
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
+    assert is_task("OwnParallel") and not is_task("ntrex") and not is_task("own:folder")
+    languages = {"deu-Latn", "eng-Latn"}
+    judge = labelled("OwnParallel", languages, lambda _: load_encoder(str(tiny_model), device="cpu"))
+    across, within = judge.score(PLAIN)
+    assert judge.kind == RETRIEVAL and not within and len(across) == 2
+    assert all(len(keys) == len(hits) == 30 and {*hits} <= {0.0, 1.0} for keys, hits in across.values())
+    with pytest.raises(LanguageError, match="no part across"):
+        labelled("OwnParallel", {"deu-Latn"}, lambda _: None)
+
+
+def test_the_card_is_saved_with_the_model_and_hostile_ones_are_not_written(
+    workdir, tiny_model, write_text, monkeypatch
+):
+    import json
+
+    import xalign_models
+
+    text = write_text(workdir / "fit", 60)
+    found = recommend(spaces(shift=3.0), PIVOT, [Candidate("centered")])
+    monkeypatch.setattr(api, "recommend", lambda **_: found)
+    model = api.fit("auto", backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    xalign_models.save(model, workdir / "saved")
+    claims = json.loads((workdir / "saved" / "xalign.json").read_text())
+    assert [row["use"] for row in claims["card"]] == [*KINDS]
+    readme = (workdir / "saved" / "README.md").read_text()
+    assert "| use | score | change | worst language |" in readme and "`similarity`" in readme
+    again = xalign_models.load(str(workdir / "saved"), device="cpu")
+    assert again.xalign_claims["card"] == claims["card"]
+    again.xalign_claims = {"card": [{**claims["card"][0], "use": "a|b\n# Title"}]}
+    xalign_models.save(again, workdir / "hostile")
+    readme = (workdir / "hostile" / "README.md").read_text()
+    assert "\n# Title" not in readme and "a|b" not in readme
+    again.xalign_claims = {"card": {"use": 1}}
+    xalign_models.save(again, workdir / "other")
+    assert "| use |" not in (workdir / "other" / "README.md").read_text()

@@ -1,8 +1,10 @@
 """Scores held-out translations by kind of use, across languages and within each: proxies where no labels are.
 
-Retrieval is the reciprocal rank of a row's counterpart among all rows, fitted ones included. Similarity is Spearman's
-correlation with the plain backbone's similarities of the pivot's sentences. Classification is the accuracy of centroids
-of clusters of the pivot's sentences. The plain backbone's view of the pivot thus stands for labels.
+Retrieval is the reciprocal rank of a row's counterpart among all rows, fitted ones included; within a language it is
+that of the sentence that the plain backbone finds nearest on the pivot's side. Similarity is Spearman's correlation
+with the similarities of the pivot's sentences under the same maps: those of the plain backbone would count any change
+of the pivot's own space as harm, centring's too, which labelled pairs do not confirm. Classification is the accuracy of
+centroids, with the plain backbone's clusters of the pivot's sentences as classes.
 """
 
 from __future__ import annotations
@@ -40,9 +42,8 @@ ByKind = Mapping[tuple[str, bool], Scored]
 
 @dataclass(frozen=True)
 class Reference:
-    """The plain backbone's view of a language's pivot side: unit rows, the class and the nearest sentence of each."""
+    """The plain backbone's view of a language's pivot side: the class and the nearest sentence of each row."""
 
-    pivot: Float32
     classes: npt.NDArray[np.integer]
     nearest: npt.NDArray[np.integer]
 
@@ -58,7 +59,7 @@ def references(trial: Trial, seed: int) -> dict[str, Reference]:
         best = np.empty((len(sides[1]), 1), np.int64)
         keys = trial.keys[language]
         target_counts(pivot, pool, np.zeros_like(best), best, partial(_others, keys=keys))
-        found[language] = Reference(pivot, classes, best[:, 0])
+        found[language] = Reference(classes, best[:, 0])
     return found
 
 
@@ -81,7 +82,7 @@ def score(trials: Sequence[Trial], pivot: str, candidate: Candidate, views: Mapp
             near = reciprocal_ranks(own[held], roles[-1][language][0], view.nearest[held], keys[held], keys)
             parts[RETRIEVAL, True][language].append((keys[held], near))
             for within, side in ((False, other), (True, own)):
-                shares = agreement(own[few] @ side[few].T, view.pivot[few] @ view.pivot[few].T)
+                shares = agreement(own[few] @ side[few].T, other[few] @ other[few].T)
                 parts[SIMILARITY, within][language].append((keys[few], shares))
                 hits = centroid_hits(side, own, view.classes, keys % 2 == 1)[held]
                 parts[CLASSIFICATION, within][language].append((keys[held], hits))
