@@ -38,8 +38,9 @@ def test_mteb_loads_them_all():
     assert found == {(load(path.with_name("model_meta.json"))["name"], path.parts[-2], path.stem) for path in SCORES}
 
 
-def test_the_top_level_has_models_and_two_files():
-    assert {path.name for path in RESULTS.iterdir() if path.is_file()} == {"baseline.json", "leaderboard.csv"}
+def test_the_top_level_has_models_and_three_files():
+    files = {path.name for path in RESULTS.iterdir() if path.is_file()}
+    assert files == {"baseline.json", "leaderboard.csv", "outdated.txt"}
     assert all("__" in path.name for path in RESULTS.iterdir() if path.is_dir())
 
 
