@@ -26,12 +26,13 @@ from xalign_models.specs import ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
 BACKBONE = "multilingual-e5-small-q4"
+METHODS = ("centered", "lir-1", "lir-15", "lsar", "procrustes", "procrustes-shrunk", "affine")
 
 
 def models(corpus: str, **changes: Any) -> list[ModelSpec]:
-    """The unaligned backbone and its seven registered alignments with this fit text, some of their fields changed."""
+    """The unaligned backbone and seven registered alignments with this fit text, some of their fields changed."""
     backbone = catalogue.BACKBONES[BACKBONE]
-    alignments = (dataclasses.replace(alignment, **changes) for alignment in catalogue.ALIGNMENTS[corpus].values())
+    alignments = (dataclasses.replace(catalogue.ALIGNMENTS[corpus][method], **changes) for method in METHODS)
     specs = [ModelSpec(backbone), *(ModelSpec(backbone, alignment, corpus) for alignment in alignments)]
     assert len(specs) == len({spec.name for spec in specs}) == 8
     return specs
