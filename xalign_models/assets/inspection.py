@@ -158,12 +158,21 @@ class Inspected:
             elif _SETTINGS.fullmatch(file := PurePosixPath(name).name):
                 settings[name] = self.json(name, list if file == "modules.json" else dict)
                 left -= len(self.content(name))
-            elif file == "tokenizer.json":
-                settings[name] = self._tokenizer(name)
                 if left < 0:
                     raise ModelError(f"{self.label}: its settings are longer than {_MOST_SETTINGS} bytes in all.")
         names = frozenset(self.files)
         return Contents(self.label, self.directory, self.has_weights, names, settings, headers)
+
+    @cached_property
+    def tokenizers(self) -> dict[str, dict[str, Any]]:
+        """The content of each ``tokenizer.json``, by name, without its vocabulary; :attr:`contents` does without.
+
+        Raises:
+            ModelError: A file is damaged.
+        """
+        return {
+            name: self._tokenizer(name) for name in sorted(self.files) if PurePosixPath(name).name == "tokenizer.json"
+        }
 
     def _tokenizer(self, name: str) -> dict[str, Any]:
         """A tokenizer's content without its vocabulary, which is long."""

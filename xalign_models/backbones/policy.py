@@ -122,7 +122,8 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         ModelError: The model may not be loaded; the message gives the reason.
         AssetError: The base of an adapter is unavailable.
     """
-    model = inspected(directory).contents
+    files = inspected(directory)
+    model = files.contents
     if model.has_weights:
         _check_formats(model, trust)
     for name, settings in model.settings.items():
@@ -138,13 +139,12 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
     if "modules.json" in model.names:
         _check_modules(model, trust)
     if "adapter_config.json" in model.names:
-        base = _base(inspected(directory))
+        base = _base(files)
         if (place := base.directory.resolve()) in above:
             raise ModelError(f"{model.label}: adapters name each other as their base.")
         check(base, above=above | {place})  # trust in an adapter is not trust in its base
-    for name in model.names:
-        if PurePosixPath(name).name == "tokenizer.json":
-            check_tokenizer(model.settings[name], f"{model.label}: {name}")
+    for name, settings in files.tokenizers.items():
+        check_tokenizer(settings, f"{model.label}: {name}")
     return model
 
 

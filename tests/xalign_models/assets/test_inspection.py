@@ -84,3 +84,15 @@ def test_damage_is_named(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"\xff" * 40)
     with pytest.raises(ModelError, match=r"model\.safetensors is cut off or damaged"):
         state_dict(files)
+
+
+def test_settings_are_bounded_in_all_and_tokenizers_parsed_when_asked_for(folder: Path, monkeypatch) -> None:
+    (folder / "part" / "config.json").write_text('{"b": 2}')
+    (folder / "tokenizer.json").write_text("damaged")
+    files = Inspected(folder)
+    assert set(files.contents.settings) == {"config.json", "part/config.json"}  # the long vocabulary is left alone
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
+        _ = files.tokenizers
+    monkeypatch.setattr(inspection, "_MOST_SETTINGS", 10)
+    with pytest.raises(ModelError, match="settings are longer than 10 bytes in all"):
+        _ = Inspected(folder).contents
