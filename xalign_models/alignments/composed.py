@@ -80,8 +80,10 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
             raise AlignmentError(f"{name}: direction={self.get_params()['direction']!r}; stages map to the pivot.")
 
     parallel = any(stage.parallel for stage in stages)
-    # Pairs bring the pivot's rows of all prompts together, which a map of the pivot's own language would mix up.
-    together = not parallel or all(stage.joint or stage.parallel for stage in stages)
+    # Pairs bring the pivot's rows of all prompts together, which a map of the pivot's own language would mix up. Other
+    # stages with a pivot need one under each prompt.
+    apart = [stage for stage in stages if not (stage.joint or stage.parallel)]
+    together = not any(parallel or hasattr(stage, "pivot") for stage in apart)
     namespace = {
         "__doc__": f"{' then '.join(stage.method for stage in stages)}, as one map.",
         "__post_init__": check,

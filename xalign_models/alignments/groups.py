@@ -38,6 +38,15 @@ def of_prompt(alignment: Alignment, prompt: str) -> Alignment:
     return part
 
 
+def unmoved(alignment: Alignment) -> Alignment:
+    """An affine alignment with identities for maps: that of queries, where documents alone are mapped."""
+    part = copy.copy(alignment)
+    for name in part.arrays:
+        array = np.zeros_like(getattr(alignment, name))
+        setattr(part, name, array + np.eye(alignment.dim_) if name == "weights_" else array)
+    return part
+
+
 def merged(fits: Sequence[Alignment]) -> Alignment:
     """Merge fits of equal hyperparameters; each language's maps come from the first fit that has it.
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.alignments.groups import of_prompt
+from xalign_models.alignments.groups import of_prompt, unmoved
 from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
 from xalign_models.backbones.loading import open_backbone
-from xalign_models.errors import ModelError
+from xalign_models.errors import AlignmentError, ModelError
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
 
@@ -29,6 +29,8 @@ CALIBRATION = AlignmentSpec("int8", "centered", corpora=("gettext:fit",), limit=
 """Text for the ranges of int8 vectors without an alignment: 100 rows of each language, from the package index."""
 
 
+QUERIES, DOCUMENTS = ("query", "default"), ("document", "passage", "default")
+"""Names of the prompts of each role; the first that a backbone has is the role's."""
 ROLES = ("default", "query", "document", "passage")
 """Names of the prompts that do not belong to a task."""
 
@@ -136,12 +138,13 @@ class Recipe:
 
     def role_prompts(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """The distinct prompts of queries and of documents, of some names if given."""
-        known = self.backbone.prompts, self._sides
         of_roles = (
-            loading.text_prompts(*known, [name for name in role if names is None or name in names])[:1]
-            for role in (("query", "default"), ("document", "passage", "default"))
+            self._first_of([name for name in role if names is None or name in names]) for role in (QUERIES, DOCUMENTS)
         )
         return tuple(dict.fromkeys(prompt for found in of_roles for prompt in found)) or self.prompts[:1]
+
+    def _first_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        return loading.text_prompts(self.backbone.prompts, self._sides, names)[:1]
 
     @property
     def _sides(self) -> frozenset[str]:
@@ -174,11 +177,31 @@ class Recipe:
         """The maps of a prompt, fitted now or taken from the cache of fits.
 
         A joint method is fitted on the prompts of queries, documents and texts that are neither; a map that serves all
-        languages serves the prompts of tasks too.
+        languages serves the prompts of tasks too. With ``index_only``, other texts than documents get the identity.
 
         Raises:
+            AlignmentError: With ``index_only``, queries and documents have one prompt.
             XAlignError: Fit text is missing, or the method cannot be fitted on it.
         """
+        return self._of_role(self._fit(spec, prompt), prompt)
+
+    def _cached(self, spec: AlignmentSpec, prompt: str) -> Alignment | None:
+        """The cached fit of all languages under a prompt, for a method that is fitted by prompt."""
+        earlier = fitting.cached(spec, self.encoding(prompt))
+        return earlier and self._of_role(earlier, prompt)
+
+    def _of_role(self, fitted: Alignment, prompt: str) -> Alignment:
+        """The maps of a prompt; identities if documents alone are mapped and it is not theirs."""
+        if not getattr(fitted, "index_only", False):
+            return fitted
+        if self._first_of(QUERIES) == self._first_of(DOCUMENTS):
+            raise AlignmentError(
+                f"{fitted.method}: index_only tells documents by their prompt, but {self.spec.backbone.name} has the "
+                "same for queries. Fit without it, and map the index alone with `xalign apply`."
+            )
+        return fitted if prompt in self._first_of(DOCUMENTS) else unmoved(fitted)
+
+    def _fit(self, spec: AlignmentSpec, prompt: str) -> Alignment:
         method, roles = find_method(spec.method), loading.text_prompts(self.backbone.prompts, self._sides, ROLES)
         together = [*roles] if prompt in roles or not method.language_dependent else [*roles, prompt]
         if not method.joint or len(together) == 1:
@@ -218,7 +241,7 @@ class Recipe:
         modules: list[nn.Module] = [*self.reduced]
         if for_encoder and self.alignment:
             spec = dataclasses.replace(self.alignment, languages=self.languages or self.alignment.languages)
-            modules.append(FittedOnDemand(spec, self.fit, lambda prompt: fitting.cached(spec, self.encoding(prompt))))
+            modules.append(FittedOnDemand(spec, self.fit, partial(self._cached, spec)))
         elif self.fits:
             modules.append(module_of(self.fits))
         elif for_encoder and not self.backbone.source.normalises:

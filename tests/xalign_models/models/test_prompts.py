@@ -146,6 +146,22 @@ def test_a_prompt_that_was_not_fitted_is_refused_or_said_once(specs, caplog):
     np.testing.assert_allclose(found[0], unit(fit.transform(raw, CODES)), atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["shift", "shift+lsar"])
+def test_the_index_alone_is_mapped_if_asked_for(specs, tiny_model, method):
+    whole, alone = (specs(method, **params) for params in ({}, {"index_only": True}))
+    encoders = [load_encoder(spec, device="cpu") for spec in (whole, alone)]
+    model = build(alone, device="cpu")
+    for name, prompt in {"query": "w8 ", "passage": "w9 w9 "}.items():
+        both, index = (encoder.encode_texts(TEXTS, CODES, prompt) for encoder in encoders)
+        plain = unit(encoders[0].raw.encode(TEXTS, prompt))
+        np.testing.assert_allclose(index, both if name == "passage" else plain, atol=1e-6)
+        np.testing.assert_allclose(model.encode(inputs(), prompt_name=name), index, atol=1e-6)
+        assert np.abs(both - plain).max() > 1e-3
+    one = dataclasses.replace(alone, backbone=find_spec(str(tiny_model)).backbone)
+    with pytest.raises(AlignmentError, match="index_only tells documents by their prompt"):
+        build(one, device="cpu")
+
+
 def test_only_named_prompts_are_fitted(specs, tiny_model):
     text = specs("centered").alignment.corpora[0]
     options = {"backbone": str(tiny_model), "corpus": text, "device": "cpu", "overrides": {"prompts": PROMPTS}}
