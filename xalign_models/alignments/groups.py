@@ -6,12 +6,14 @@ A prompt moves embeddings about as far as another language does, so a map belong
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from xalign_models.alignments.base import Alignment
 
+T = TypeVar("T")
 _PROMPT = "\x1e"
 """Separates the prompt in the key of a group: a control character that does not occur in codes and prompts."""
 
@@ -19,6 +21,11 @@ _PROMPT = "\x1e"
 def group(language: str, prompt: str) -> str:
     """The key of a language's embeddings under a prompt, for a method that is fitted on all prompts together."""
     return f"{language}{_PROMPT}{prompt}"
+
+
+def grouped(by_prompt: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """The fit data of all prompts, by group, from the fit data of each prompt by language."""
+    return {group(code, prompt): part for prompt, data in by_prompt.items() for code, part in data.items()}
 
 
 def language_of(key: str) -> str:

@@ -206,11 +206,13 @@ class Aligned(Module):
         offset, fitted = self.offset(prompt), tuple(self.languages or ())
         if codes is None or self.unknown == "error":
             return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
+        mean = None if self.unknown == "unaligned" else self._maps + offset
+        places: dict[str | None, int | None] = {code: offset + place for place, code in enumerate(fitted)}
+        for code in {*codes} - places.keys():
+            places[code] = places.get(self._relative(code), mean) if self.unknown == "related" else mean
         groups: dict[int | None, list[int]] = {}
         for row, code in enumerate(codes):
-            chosen = self._relative(code) if self.unknown == "related" and code not in fitted else code
-            mean = None if self.unknown == "unaligned" else self._maps + offset
-            groups.setdefault(offset + fitted.index(chosen) if chosen in fitted else mean, []).append(row)
+            groups.setdefault(places[code], []).append(row)
         return [*groups.items()]
 
     def _relative(self, code: str | None) -> str | None:

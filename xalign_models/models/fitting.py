@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import Alignment
-from xalign_models.alignments.groups import group
+from xalign_models.alignments.groups import grouped
 from xalign_models.corpora import Corpus
 from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
 from xalign_models.paths import atomic_directory, cache_dir
@@ -107,11 +107,8 @@ def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Ali
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
     data = fit_vectors(spec, encode, prompts)
-    import torch
-
     start = perf_counter()
-    with torch.inference_mode(False), torch.enable_grad():  # an encoder fits a map when it first meets a language
-        alignment.fit(data)
+    alignment.fit(data)
     alignment.seconds_ = perf_counter() - start
     return alignment
 
@@ -147,8 +144,7 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()
         DataError: Fit text is missing or not aligned.
     """
     if prompts:
-        by_prompt = {prompt: fit_vectors(spec, partial(encode, prompt=prompt)) for prompt in prompts}
-        return {group(code, prompt): part for prompt, data in by_prompt.items() for code, part in data.items()}
+        return grouped({prompt: fit_vectors(spec, partial(encode, prompt=prompt)) for prompt in prompts})
     texts, data = dict(fit_texts(spec)), dict[str, Any]()
     if (count := len({text for sides in texts.values() for side in sides for text in side})) > MANY:
         fewer = "" if spec.limit else " Limit the rows per corpus and language with --limit 1000."

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from xalign_models.alignments import Alignment, find_method
@@ -50,10 +51,9 @@ class FittedOnDemand(nn.Module):
         if method.language_dependent and (not codes or (unknown := {code for code in codes if code not in fitted})):
             names = ", ".join(sorted(map(str, unknown))) if codes else "texts without a language"
             raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
-        if not method.by_language:
-            self._add(prompt, [] if self._fits[prompt] else [self._fit(self._spec, prompt)])
-        else:
-            self._add(prompt, [self._fit(spec, prompt) for spec in self._missing(prompt, {*codes})])
+        missing = self._missing(prompt, {*codes})
+        with torch.inference_mode(False):  # encoding runs in inference mode, in which nothing can be trained
+            self._add(prompt, [self._fit(spec, prompt) for spec in missing])
         return self._modules_of[prompt](features, **kwargs)  # type: ignore[no-any-return]
 
     def _add(self, prompt: str, fits: Sequence[Alignment]) -> None:
@@ -64,8 +64,10 @@ class FittedOnDemand(nn.Module):
             self._modules_of[prompt] = module_of({prompt: fit})
 
     def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
-        """The spec of each language without maps."""
+        """The specs of the fits without which a prompt's texts cannot be mapped, one for each language if it can."""
         known, method = self._fits[prompt], find_method(self._spec.method)
+        if not method.by_language:
+            return [] if known else [self._spec]
         pivot = pivot_of(self._spec) if method.parallel or hasattr(method, "pivot") else None
         missing = sorted(set(codes) - set(known.languages_ if known else ()))
         if pivot and missing == [pivot]:  # the pivot's map is the identity, whatever else is fitted

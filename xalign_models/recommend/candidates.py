@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from xalign_models import alignments
 from xalign_models.alignments import Alignment
-from xalign_models.alignments.groups import group, of_prompt
+from xalign_models.alignments.groups import grouped, of_prompt
 from xalign_models.linalg.arrays import AnyFloats, Float32
 from xalign_models.ranking.ranks import normalise
 
@@ -119,7 +119,7 @@ def _fitted(candidate: Candidate, roles: Roles, pivot: str | None) -> Sequence[A
         params["pivot"] = pivot
     texts: list[Mapping[str, Any]] = [data if kind.parallel else _unpaired(data, pivot) for data in roles]
     if kind.joint and len(texts) > 1:
-        groups = {group(code, str(role)): rows for role, data in enumerate(texts) for code, rows in data.items()}
+        groups = grouped({str(role): data for role, data in enumerate(texts)})
         together = alignments.make(candidate.method, **params).fit(groups)
         return [of_prompt(together, str(role)) for role in range(len(texts))]
     return [alignments.make(candidate.method, **params).fit(data) for data in texts]
