@@ -1,7 +1,5 @@
 """IsomorphismStudy: decompositions, products, memory and time of a language pair."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes

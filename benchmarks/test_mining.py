@@ -1,7 +1,5 @@
 """Ranks of translations in both directions: counting in blocks, against mteb's evaluator and against sorting."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from itertools import combinations

@@ -6,8 +6,6 @@ float32. Shapes have random weights and are labelled so: on CUDA the small model
 changes. On CUDA the device's peak is noted too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared code of tasks over all pairs of languages: encode each language once, score pairs, resume."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups texts of similar length into batches under a token budget."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

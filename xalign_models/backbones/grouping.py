@@ -1,7 +1,5 @@
 """Splits a batch of texts of all lengths into parts of similar length, with less padding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hugging Face encoders as the first module of a sentence-transformers model, for texts with a language."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """``xalign publish | submit | mteb``."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -4,8 +4,6 @@ https://github.com/embeddings-benchmark/results checks each pull request: names 
 result files that mteb can read, settings that cover every score, and no task twice.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fits alignments on text, and caches fitted alignments."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

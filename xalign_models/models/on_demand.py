@@ -1,7 +1,5 @@
 """Fits maps when their language and prompt are first used: a run on three languages encodes text in three languages."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any

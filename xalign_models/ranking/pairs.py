@@ -1,7 +1,5 @@
 """Ranks of the counterparts for every pair of many languages: batched on an accelerator, memory bounded."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A log of finished pairs' ranks, from which an interrupted run resumes."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Ranks under the rotation between two languages, and the rotation of many pairs at once on an accelerator."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Similarity of two spaces without a map between them."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import rankdata
 

@@ -1,7 +1,5 @@
 """The contrastive loss, plain or with cached gradients, and the loss of distillation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

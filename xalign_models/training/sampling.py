@@ -1,7 +1,5 @@
 """The order of training rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The frame of a training: from the check whether the model exists already to the saved model."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping

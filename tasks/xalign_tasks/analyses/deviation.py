@@ -1,7 +1,5 @@
 """LiRA's two errors over training, and the bounds on the representation derived from them (its Tables 11, 12)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

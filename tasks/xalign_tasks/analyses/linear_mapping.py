@@ -4,8 +4,6 @@ Vasilyev et al., 2023 (arXiv:2305.14256). Their tables are images without text; 
 tables are compared with our numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial

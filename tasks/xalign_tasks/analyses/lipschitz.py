@@ -1,7 +1,5 @@
 """How far small edits of a text move its embedding: data-local Lipschitz ratios (LiRA's Table 7)."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of the linear-mapping analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

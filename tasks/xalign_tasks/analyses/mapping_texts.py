@@ -1,7 +1,5 @@
 """The texts of the linear-mapping study: pairs of English and another language, to fit maps on and to test them on."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How near each language is to English by layer: MEXA, P@1, linear CKA, RSA, on FLORES-200."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd

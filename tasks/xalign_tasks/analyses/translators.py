@@ -1,7 +1,5 @@
 """How often LiRA's actor takes which translator, by task and language: LiRA's Figure 10."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """WikiNews: articles of one event in many languages, published with the linear-mapping paper (its Appendix B)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext

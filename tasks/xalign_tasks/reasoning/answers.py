@@ -1,7 +1,5 @@
 """Extracts the final number of a written answer, in any digits and separators."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from decimal import Decimal, InvalidOperation

@@ -1,7 +1,5 @@
 """MGSM (Shi et al. 2022): school arithmetic in eleven languages, scored by the number that an answer ends with."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A generative model, alone or with LiRA's choice of a translation under each question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cost of requests: estimates in advance, a count of the tokens spent, and a budget that is not exceeded."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Training pairs from a parallel corpus."""
 
-from __future__ import annotations
-
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_models.languages import TaggedText

@@ -1,7 +1,5 @@
 """Configuration of a LiRA model and its training; the defaults are the paper's where it states them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum

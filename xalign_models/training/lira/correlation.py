@@ -1,7 +1,5 @@
 """The loss on similarity data: one minus Pearson's and soft Spearman's correlation (eqs. 29 to 34)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

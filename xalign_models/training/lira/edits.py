@@ -1,7 +1,5 @@
 """Random edits of a text, and the edit distance."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Hashable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Stage 2: the fusion learns similarity and retrieval; histories of earlier batches compensate for small ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

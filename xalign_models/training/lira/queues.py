@@ -1,7 +1,5 @@
 """First-in first-out histories, without gradients, that compensate for small batches."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple

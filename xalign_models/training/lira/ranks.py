@@ -1,7 +1,5 @@
 """Differentiable ranks (eqs. 32 and 36), and exact ranks for labels."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

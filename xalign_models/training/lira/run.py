@@ -1,7 +1,5 @@
 """LiRA, from a configuration to the directory of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

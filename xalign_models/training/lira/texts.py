@@ -1,7 +1,5 @@
 """The texts that LiRA translates: of files, corpora and trainings."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -11,8 +11,6 @@ output for an ideal translation y* of the same meaning: ``p(s|y*) = p(s|x)``. Wi
 The paper's ``eps1 + C sqrt(2 eps2)`` (eq. 10) holds only if eps1 bounds ``||g(x) - h(y*)||``, which is not observable.
 """
 
-from __future__ import annotations
-
 import math
 
 from xalign_models.errors import ModelError

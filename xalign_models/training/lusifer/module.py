@@ -1,7 +1,5 @@
 """LUSIFER as the first module of a sentence-transformers model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self

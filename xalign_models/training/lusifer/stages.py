@@ -1,7 +1,5 @@
 """Data and training of the two stages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """The texts of the available evaluation sets, which are excluded from training."""
 
-from __future__ import annotations
-
 import logging
 import re
 import unicodedata

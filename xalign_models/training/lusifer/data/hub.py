@@ -4,8 +4,6 @@ ArguAna is left out: the hub has only BEIR's test set, from which the paper's 1,
 the authors' training set; the paper's 3,420 rows are about as many as BEIR's test set has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """English training sets in their publishers' own layouts under ``$XALIGN_DATA``."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Callable
