@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from xalign_models.training.lira.correlation import CorrelationConfig, correlation_loss
-from xalign_models.training.lira.ranks import exact
+from xalign_models.training.lira.ranks import CorrelationConfig, correlation_loss, exact
 
 
 class CorrQueue:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.batching import similar_lengths
 from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.journal import batched
 from xalign_models.training.lusifer.connector import join
