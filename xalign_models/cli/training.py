@@ -12,6 +12,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperOption
 
 from xalign_models.cli.common import Device, check_output, language_codes, say, split_list, tell
+from xalign_models.training.processes import is_main_process
 
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
 Change = Annotated[
@@ -27,7 +28,6 @@ group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help
 
 def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
-    from xalign_models.training.processes import is_main_process
     from xalign_models.training.records import verdict
 
     if is_main_process():
