@@ -1,7 +1,5 @@
 """Configurations: validated dataclasses, read from YAML files and single fields, and written as plain data."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -4,8 +4,6 @@ Each task is left out once, together with the tasks of the same text. A choice s
 with the first choice, among the models that have a score there. Prints a line for each task and the share of successes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The application: its commands, the global options, and the handling of errors."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

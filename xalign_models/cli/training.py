@@ -1,7 +1,5 @@
 """``xalign train``."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from xalign_models.generation.translators.lookup import Corruption, corrupt
-from xalign_models.training.lira.edits import levenshtein, perturb
+from xalign_tasks.analyses.lipschitz import levenshtein, perturb
 
 
 def by_recursion(one: str, other: str) -> int:

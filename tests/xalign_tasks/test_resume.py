@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from xalign_models.ranking.resume import RankLog
+from xalign_tasks.pairs import RankLog
 
 
 def ranks_of(seed):
