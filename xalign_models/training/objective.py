@@ -34,10 +34,6 @@ class Instruments:
 
     every: int | None = None
 
-    def rate(self, step: int, steps: int) -> float | None:
-        """Factor of the learning rate in a step out of ``steps``; None uses the trainer's schedule."""
-        return None
-
     def step(self) -> dict[str, Any]:
         """Measurements of an optimisation step, for the log; the trainer calls it after each step."""
         return {}

@@ -223,18 +223,6 @@ class Trainer(OpenTrainer):
             raise ModelError(f"The loss is not finite in step {self.state.global_step + 1}; {self._advice()}")
         return loss
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The instruments' schedule if they define one, else that of the arguments."""
-        if self.instruments.rate(0, num_training_steps) is None:
-            return super().create_scheduler(num_training_steps, optimizer)
-        warmup = max(1, int(self.args.get_warmup_steps(num_training_steps)))
-
-        def share(step: int) -> float:
-            return min(1.0, (step + 1) / warmup) * (self.instruments.rate(step, num_training_steps) or 0.0)
-
-        self.lr_scheduler: Any = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
-        return self.lr_scheduler
-
     def clip_gradients(self, model: Any) -> Any:
         """Record the norm of each part's gradient, then clip the gradients."""
         norms = {name: _norm(weights) for name, weights in self._parts.items()}

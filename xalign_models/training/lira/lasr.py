@@ -19,7 +19,7 @@ from xalign_models.progress import live
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, document_id
-from xalign_models.training.lira.module import LiRA, grow, unpack
+from xalign_models.training.lira.module import LiRA, grow, part_of, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
 from xalign_models.training.objective import Objective, TrainingOutcome
@@ -41,7 +41,8 @@ class Streams:
 
         def read(start: int) -> tuple[Tensor, ...]:
             batch = [text._asdict() for text in distinct[start : start + batch_size]]
-            streams = network.streams(*unpack(batch_to_device(module.preprocess(batch), network.device)))
+            features = batch_to_device(module.preprocess(batch), network.device)
+            streams = network.streams(*unpack(features), part_of(features, "own"))
             bar.update(len(batch) * process_count())
             return tuple(stream.half().cpu() for stream in streams)
 

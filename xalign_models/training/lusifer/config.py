@@ -59,8 +59,6 @@ class Stage:
         start: Stage 2: label of the model to start from; None starts with an untrained connector.
         teacher: Stage 2: directory of a model of the same width, whose vectors of the queries are the targets instead
             of a contrast of pairs (not in the paper).
-        decay_at_gain: Stage 1: keep the learning rate constant until soft tokens save this many nats on held-out text,
-            then decay it linearly to the last step; None follows ``scheduler``.
         batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
         mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
             stage 2 caches them, which encodes every text twice. None is the whole batch.
@@ -103,7 +101,6 @@ class Stage:
     gradient_checkpointing: bool = False
     checkpoint_steps: AtLeastOne = 50
     held_out: Share = 0.02
-    decay_at_gain: Positive | None = None
     measure_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:

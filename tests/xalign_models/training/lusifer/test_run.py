@@ -442,12 +442,11 @@ def test_registered_models_say_how_they_are_trained(workdir):
 
 
 def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
-    train(1, "one", connector="least-squares", stages={1: {"held_out": 0.2, "measure_steps": 2, "decay_at_gain": 9.0}})
+    train(1, "one", connector="least-squares", stages={1: {"held_out": 0.2, "measure_steps": 2}})
     train(2, "two", start="one", connector="least-squares", stages={2: {"held_out": 0.2}})
     one, two = (read_log(workdir / name) for name in ("one", "two"))
     assert [entry["step"] for entry in one if entry["kind"] == "measure"][:3] == [0, 2, 4]
     steps = [entry for entry in one if entry["kind"] == "step"]
-    assert len({entry["learning_rate"] for entry in steps}) == 1  # the gain was not reached
     assert {"grad_norm", "grad_norm_encoder", "grad_norm_connector"} <= steps[0].keys()
     for log, name, fields in ((one, "one", {"gain"}), (two, "two", {"accuracy", "chance", "mean_cosine"})):
         assert fields <= next(entry for entry in log if entry["kind"] == "measure").keys()
