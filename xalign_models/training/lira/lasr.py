@@ -106,7 +106,7 @@ class Lasr(Objective):
         network = self.module.network
         return network.fuse(*self.streams(texts, network.device))
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def loss(self, features: dict[str, Any]) -> Tensor:
         """The sum of the losses of a batch of pairs (eq. 34) and of a batch of queries (eq. 44)."""
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
@@ -116,7 +116,7 @@ class Lasr(Objective):
             loss = loss + self.config.ranking_weight * self._rank(pairs)
         if len(queries):
             loss = loss + self._search(queries)
-        return {**features, "loss": loss}
+        return loss
 
     def step(self) -> dict[str, Any]:
         """Average the weights, refresh the queue if it is due, and return the parts of the loss."""

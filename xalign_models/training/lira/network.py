@@ -135,7 +135,8 @@ class Network(nn.Module):
         if design.residual:
             self.gate = nn.Parameter(torch.zeros(english.get_embedding_dimension()))
             self.rest = nn.ModuleList(rest)
-            widths = [part.get_embedding_dimension() for part in rest if hasattr(part, "get_embedding_dimension")]
+            modules: list[Any] = [part for part in rest if hasattr(part, "get_embedding_dimension")]
+            widths = [part.get_embedding_dimension() for part in modules]
             if widths and widths[-1] != len(self.gate):
                 raise ModelError(
                     f"design.residual: the English model's vectors have {widths[-1]} dimensions and its transformer "

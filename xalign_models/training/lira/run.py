@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import assets
 from xalign_models.backbones import loading, policy
 from xalign_models.configuration import to_mapping
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
@@ -21,7 +22,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.arca import Arca, Examples, history
-from xalign_models.training.lira.candidates import CandidateSource, at_k
+from xalign_models.training.lira.candidates import CandidateSource, at_k, translate
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
 from xalign_models.training.lira.lasr import Lasr
@@ -61,6 +62,7 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     def fit(model: SentenceTransformer, folder: Path) -> Log:
         def objective(module: LiRA) -> Arca:
             source = _with_extra(module, arca.extra)
+            translate([*text.train, *text.held_out], source)
             return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
 
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
@@ -94,6 +96,8 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:
         def objective(module: LiRA) -> Lasr:
+            pairs = (row for split in (ranking, retrieval) for row in (*split.train, *split.held_out))
+            translate([text for row in pairs for text in row[:2] if text.lang != ENGLISH], module.source)
             return Lasr(module, ranking, retrieval, lasr)
 
         rows = {"ranking_batch": len(ranking.train), "retrieval_batch": len(retrieval.train)}

@@ -117,7 +117,8 @@ class LusiferConfig:
     Attributes:
         encoder: Asset, directory or hub id; None for the language model alone, as a baseline.
         llm: Asset, directory or hub id of a decoder-only model; None for the encoder alone.
-        parameters: Expected number of trained weights of each part; training is refused if the numbers differ.
+        parameters: Expected number of trained weights of each part; training is refused if the numbers differ. Empty
+            expects nothing.
         stages: Stages by number; None for a stage that the configuration lacks.
         name: The backbone's part of the model's name; by default the names of the checkpoints, ``encoder__llm``.
         encoder_revision: Revision of the encoder on the hub.
@@ -137,8 +138,8 @@ class LusiferConfig:
 
     encoder: str | None
     llm: str | None
-    parameters: Mapping[str, int]
     stages: Mapping[int, Stage | None]
+    parameters: Mapping[str, int] = dataclasses.field(default_factory=dict)
     name: str = ""
     encoder_revision: str | None = None
     llm_revision: str | None = None
@@ -168,7 +169,7 @@ class LusiferConfig:
         if number == 1 and "connector" in absent:
             raise ModelError("stages.1 needs both an encoder and an llm; set stages.1 to null.")
         for part in stage.train:
-            if part in absent or part not in self.parameters:
+            if part in absent or (self.parameters and part not in self.parameters):
                 reason = "the model has none" if part in absent else "parameters lacks its number of weights"
                 raise ModelError(f"stages.{number}.train: {part} cannot be trained: {reason}.")
         keys = [data.key(number) for data in stage.data]

@@ -84,8 +84,8 @@ class StageOne(Objective):
         self.lusifer.train(mode)
         return self
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """``features["loss"]``, the mean over the batch's target tokens.
+    def loss(self, features: dict[str, Any]) -> Tensor:
+        """The mean over the batch's target tokens.
 
         The features are the encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the
         targets' ``target_ids`` and ``target_mask`` (b, u).
@@ -98,8 +98,7 @@ class StageOne(Objective):
             raise DataError("A batch of stage 1 has no target token; remove empty texts from the data.")
         if self.training:
             features = {**features, "input_ids": self.masked(features)}
-        total = sum(self._loss(part) for part in self._parts(features))
-        return {**features, "loss": total / count}
+        return torch.stack([self._loss(part) for part in self._parts(features)]).sum() / count
 
     def measure(self) -> dict[str, Any]:
         """Nats per token of held-out texts after their own soft tokens, and the gain over another text's soft tokens.

@@ -456,6 +456,16 @@ def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
     assert shown <= set(range(1, 9))
 
 
+def test_micro_batches_count_by_their_tokens(train, workdir):
+    """Whether a step's rows are encoded together or one by one, loss and gradient are the same."""
+    for size in (8, 1):
+        fields = {"train": ["connector"], "max_steps": 3, "held_out": 0.0, "mask_ratio": 1e-9, "mini_batch": size}
+        train(1, str(size), stages={1: fields})
+    whole, parts = ([e for e in read_log(workdir / size) if e["kind"] == "step"] for size in ("8", "1"))
+    for field in ("loss", "grad_norm"):
+        assert [e[field] for e in parts] == pytest.approx([e[field] for e in whole], rel=1e-3)
+
+
 def test_distillation_draws_vectors_to_the_teachers(train, workdir):
     train(2, "teacher", stages={2: {"start": None, "max_steps": 1}})
     fields = {"start": None, "teacher": str(workdir / "teacher"), "label": "distilled", "epochs": 8, "max_steps": None}
