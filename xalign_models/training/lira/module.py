@@ -33,6 +33,7 @@ from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import ArcaOutput, Features, Network
+from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import process_count
 
 WEIGHTS = "lira.safetensors"
@@ -98,7 +99,7 @@ class LiRA(InputModule):
             raise ModelError(f"{aligned[0]} {names[aligned[0]]} is an aligned model; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}
         english = backbones["english"]
-        backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
+        backbones["english"] = dataclasses.replace(english, dtype=frozen_dtype(english, design.dtype))
         (encoder, _), (fusing, rest) = (_open(part, spec) for part, spec in backbones.items())
         return cls(Network(encoder, fusing, design, seed, rest), backbones)
 
