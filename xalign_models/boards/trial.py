@@ -19,7 +19,8 @@ from xalign_models.evaluation.audit import Overlap, overlaps
 from xalign_models.evaluation.run import run
 from xalign_models.models import api
 from xalign_models.models.saving import save
-from xalign_models.recommend import Recommendation
+from xalign_models.plugins import TASKS
+from xalign_models.recommend import RETRIEVAL, Recommendation
 from xalign_models.results.items import Items
 from xalign_models.results.languages import language_weights
 from xalign_models.results.possible import MAIN
@@ -89,8 +90,19 @@ class Trial:
 
     @property
     def across(self) -> Score:
-        """The scores across languages."""
-        return next(score for score in self.scores if score.name == ACROSS)
+        """The scores across languages, or the first ones if the test half has none."""
+        return next((score for score in self.scores if score.name == ACROSS), self.scores[0])
+
+    @property
+    def cost(self) -> float:
+        """Fall of retrieval within a language, as a fraction; 0 if it is unknown or may be chance."""
+        changes = [(score.after - score.before, score.interval) for score in self.scores if score.name == SAME]
+        changes += [
+            (row.price, row.price_interval)
+            for row in self.recommendation.card
+            if row.price and row.kind == RETRIEVAL and row.price_interval
+        ]
+        return next((-change for change, (_, high) in changes[:1] if high < 0), 0.0)
 
     @property
     def helps(self) -> bool:
@@ -151,15 +163,12 @@ def try_text(
     tables = [read_results(output, tasks=[task]).tables[outcome.model, task] for outcome in outcomes]
     baseline = output / "results" / "baseline.json"
     write_baseline(baseline, make_baseline(read_results(output), [outcomes[-1].model], [task]), {})
-    metric = next(
-        name for name in sorted(tables[0].metrics) if name != MAIN and tables[0].values(name) == tables[0].values()
-    )
     lengths = [len(rows) for rows in Items(MAIN).outcomes(tables[0]).values()]
     return Trial(
         backbone,
         text,
         task,
-        metric,
+        str(TASKS.facts(task)["score"]),
         max(lengths),
         test.languages,
         recommendation,

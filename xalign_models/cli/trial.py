@@ -22,8 +22,8 @@ def try_(
 ) -> None:
     """Find out whether alignment helps a model on your own text.
 
-    The command splits the text in halves, chooses an alignment on one and scores it on the other. It writes report.html,
-    the aligned model, the results, and a baseline for `xalign gate`.
+    The command splits the text in halves, chooses an alignment on one and scores it on the other. It writes a
+    report, report.html, the aligned model, the results, and a baseline for `xalign gate`.
     """
     from xalign_models.boards.trial import trial_data, try_text
     from xalign_models.page.trial import answer, write_trial

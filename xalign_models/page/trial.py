@@ -22,6 +22,9 @@ def answer(trial: Trial) -> str:
         return f"No alignment helps here: the model keeps its {name} of {100 * across.before:.1f} across languages."
     label = trial.recommendation.chosen.label
     change = f"{name} across languages from {100 * across.before:.1f} to {100 * across.after:.1f}"
+    if trial.helps and trial.cost:
+        price = f"{100 * trial.cost:.1f} points within a language"
+        return f"Alignment helps at a price: {label} raises {change}, and loses {price}."
     if trial.helps:
         return f"Alignment helps: {label} raises {change}, on text that it was not fitted on."
     return f"The gain may be chance: {label} moves {change}, on text that it was not fitted on."

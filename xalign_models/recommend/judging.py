@@ -278,8 +278,8 @@ def _reason(
     first = next((verdict for verdict in ordered if not verdict.error), plain)
     reason = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
     return (
-        f"No alignment raises {measure}, {plain.score:.3f} with the plain backbone: the best, {first.candidate.label}, "
-        f"has {first.score:.3f}, and {reason}."
+        f"The plain backbone: no alignment raises {measure}, {plain.score:.3f}; the best, {first.candidate.label}, has "
+        f"{first.score:.3f}, and {reason}."
     )
 
 
