@@ -27,6 +27,7 @@ from xalign_models.cli.recommend import recommend
 from xalign_models.cli.run import run
 from xalign_models.cli.store import group as store_group
 from xalign_models.cli.training import group as train_group
+from xalign_models.cli.trial import try_
 from xalign_models.cli.vectors import apply, parity
 from xalign_models.cli.verify import audit, reproduce, verify
 from xalign_models.errors import XAlignError, one_line
@@ -40,6 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _command: Callable[..., None]
+app.command("try")(try_)
 for _command in (models, tasks, corpora):
     app.command()(_command)
 app.command(cls=FitCommand)(fit)

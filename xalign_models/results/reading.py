@@ -23,6 +23,8 @@ from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
+FITTED = "fitted_share"
+"""Score of the tasks on own text: share of the text that the model was fitted on; absent if none."""
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
 
@@ -82,7 +84,7 @@ class TaskScores:
         revision: Revision of the model, and name of the folder.
         task: Name of the task.
         dataset_revision: Revision of the text.
-        trained_on: Whether the model's training data name the task.
+        trained_on: Whether the model's training data name the task, or a score says that it was fitted on its text.
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
         date: Date of the run, or else of the file.
         folder: Folder of the file; outcomes of single items are in ``items/<task>.npz`` below it.
@@ -272,7 +274,7 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
             revision=folder.name,
             task=path.stem,
             dataset_revision=_text_or_none(data.get("dataset_revision")),
-            trained_on=path.stem in model.trained_on,
+            trained_on=path.stem in model.trained_on or any(entry.get(FITTED) for *_, entry in parts),
             baseline=model.spec.baseline if model.spec and model.spec.baseline != model.name else None,
             date=date,
             folder=path.parent,
