@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.errors import FileError, ModelError
-from xalign_models.linalg.arrays import AnyFloats, Float32
+from xalign_models.linalg.arrays import AnyFloats, Float32, Mask
 
 ROWS = 4096
 """Rows of a batch; a kill loses at most one batch of work."""
@@ -31,10 +31,7 @@ FILES = {".parquet": "files:Parquet", ".npz": "files:Npz", ".faiss": "faiss:Fais
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns as the user gives them, by default usual ones; and a parquet file of a FAISS index's texts.
-
-    The file has the texts and languages in the order of the index.
-    """
+    """Names of the columns, by default usual ones; ``texts`` is a parquet file of a FAISS index's texts, in order."""
 
     vector: str | None = None
     text: str | None = None
@@ -42,20 +39,24 @@ class Columns:
     id: str | None = None
     texts: Path | None = None
 
-    def pick(self, role: str, names: Iterable[str], source: str, *, needed: bool = False) -> str | None:
-        """The column of a role among those of a store; None if there is none and it is not needed.
+    def pick(self, role: str, names: Iterable[str], source: str, *, needed: bool = False) -> str:
+        """The column of a role among those of a store; "" if there is none and it is not needed.
 
         Raises:
             FileError: The named column, or a needed one, does not exist.
         """
         names, wanted = [name for name in names if not name.endswith(SUFFIX)], getattr(self, role)
-        found = next((name for name in ((wanted,) if wanted else USUAL[role]) if name in names), None)
-        if found is None and role == "vector" and not wanted and len(names) == 1:
-            return names[0]
-        if found is None and (needed or wanted):
+        found = [name for name in ((wanted,) if wanted else USUAL[role]) if name in names]
+        if role == "vector" and not wanted and len(names) == 1:
+            found = names
+        if not found and (needed or wanted):
             option = "--column" if role == "vector" else f"--{role}-column"
             raise FileError(f"{source}: which column has the role {role}? Name one of {', '.join(names)} by {option}.")
-        return found
+        return found[0] if found else ""
+
+    def sides(self, names: Iterable[str], source: str) -> list[str]:
+        """The columns of texts and of languages."""
+        return [self.pick(role, [*names], source) for role in ("text", "lang")]
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,13 @@ class Rows:
 
     def take(self, places: npt.NDArray[np.integer]) -> Rows:
         """Rows by their places (m,) in the batch."""
-        ids, *sides = ([side[place] for place in places] if side is not None else None
-                       for side in (self.ids, self.texts, self.langs))  # fmt: skip
-        return Rows(ids or [], self.vectors[places], *sides)
+        sides = (side and [side[place] for place in places] for side in (self.texts, self.langs))
+        return Rows([self.ids[place] for place in places], self.vectors[places], *sides)
+
+    @property
+    def usable(self) -> Mask:
+        """(n,) whether a vector is finite and not zero; others are never mapped."""
+        return np.logical_and(np.isfinite(self.vectors).all(axis=1), self.vectors.any(axis=1))
 
 
 class Index(ABC):
@@ -136,10 +141,7 @@ def matrix(vectors: Iterable[Any]) -> Float32:
 
 
 def open_index(source: str, columns: Columns | None = None) -> Index:
-    """The index of a source: a file, or ``STORE:PLACE#TABLE``.
-
-    Examples are ``docs.parquet``, ``docs.faiss``, ``lancedb:DIR#TABLE``, ``qdrant:DIR#COLLECTION``,
-    ``qdrant:http://HOST:6333#COLLECTION`` and ``postgresql://USER@HOST/DB#TABLE``.
+    """The index of a source: a file such as ``docs.parquet``, or ``STORE:PLACE#TABLE``.
 
     Raises:
         ModelError: The source has an unknown form.
@@ -147,8 +149,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     """
     place, _, table = source.rpartition("#")
     scheme, _, rest = place.partition(":")
-    suffix = Path(source).suffix
-    if not (home := STORES.get(scheme) if place else FILES.get(suffix)):
+    if not (home := STORES.get(scheme) if place else FILES.get(Path(source).suffix)):
         raise ModelError(
             f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
             "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."

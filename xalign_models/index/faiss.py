@@ -1,7 +1,5 @@
 """FAISS: the second column is a second, flat index in a file beside the first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,14 +24,15 @@ class Faiss(Staged):
             self.index: Any = faiss.read_index(str(path))
         except RuntimeError as error:
             raise FileError(f"{path} is not a FAISS index ({one_line(error)[-100:]}).") from None
-        self.inner = faiss.downcast_index(self.index.index) if hasattr(self.index, "id_map") else self.index
+        self.inner: Any = self.index
+        if hasattr(self.index, "id_map"):
+            self.inner = faiss.downcast_index(self.inner.index)
         if hasattr(self.inner, "make_direct_map"):
             self.inner.make_direct_map()
-        self.table = read_parquet(columns.texts) if columns.texts else None
+        self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():
             raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")
-        names = self.table.column_names if self.table is not None else ()
-        self.sides = [columns.pick(role, names, str(columns.texts)) for role in ("text", "lang")]
+        self.sides = columns.sides(self.table.column_names if self.table is not None else (), str(columns.texts))
 
     def count(self) -> int:
         return int(self.index.ntotal)

@@ -1,7 +1,5 @@
 """Files: the second column is a second file beside the first, written in rows that a kill cannot lose."""
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -70,8 +68,8 @@ class Staged(Index):
         if not self.output.exists():
             with atomic_file(self.output) as temporary:
                 self._save(temporary, np.lib.format.open_memmap(self.stage, "r"))
-        for path in (self.state, self.stage):
-            path.unlink(missing_ok=True)
+        self.state.unlink(missing_ok=True)
+        self.stage.unlink(missing_ok=True)
 
     @abstractmethod
     def _save(self, path: Path, vectors: Float32) -> None:
@@ -88,15 +86,15 @@ class Parquet(Staged):
     def __init__(self, path: Path, columns: Columns) -> None:
         self.schema = open_parquet(path).schema_arrow
         super().__init__(path, vector_column(self.schema, path, columns.vector))
-        self.text, self.lang = (columns.pick(role, self.schema.names, str(path)) for role in ("text", "lang"))
+        self.sides = columns.sides(self.schema.names, str(path))
 
     def count(self) -> int:
         return int(open_parquet(self.path).metadata.num_rows)
 
     def _rows(self) -> Iterator[Rows]:
-        names, first = [name for name in (self.column, self.text, self.lang) if name], 0
-        for batch in batches(self.path, self.column, names):
-            sides = [batch.column(name).to_pylist() if name else None for name in (self.text, self.lang)]
+        first = 0
+        for batch in batches(self.path, self.column, [self.column, *filter(None, self.sides)]):
+            sides = [batch.column(name).to_pylist() if name else None for name in self.sides]
             vectors = matrix(batch.column(self.column).to_numpy(zero_copy_only=False))
             yield Rows(range(first, first := first + len(batch)), vectors, *sides)
 
@@ -106,9 +104,8 @@ class Parquet(Staged):
         with writer(path, self.schema.set(place, field), self.column) as out:
             for batch in batches(self.path, self.column):
                 flat = pa.array(vectors[first : (first := first + len(batch))].reshape(-1))
-                out.write_batch(
-                    batch.set_column(place, field, pa.FixedSizeListArray.from_arrays(flat, type=field.type))
-                )
+                column = pa.FixedSizeListArray.from_arrays(flat, type=field.type)
+                out.write_batch(batch.set_column(place, field, column))
 
 
 class Npz(Staged):
@@ -117,8 +114,8 @@ class Npz(Staged):
     def __init__(self, path: Path, columns: Columns) -> None:
         self.arrays = read_npz(path)
         matrices = [name for name, array in self.arrays.items() if array.ndim == 2]
-        super().__init__(path, str(columns.pick("vector", matrices, str(path), needed=True)))
-        self.text, self.lang = (columns.pick(role, self.arrays, str(path)) for role in ("text", "lang"))
+        super().__init__(path, columns.pick("vector", matrices, str(path), needed=True))
+        self.sides = columns.sides(self.arrays, str(path))
 
     def count(self) -> int:
         return len(self.arrays[self.column])
@@ -126,7 +123,7 @@ class Npz(Staged):
     def _rows(self) -> Iterator[Rows]:
         for start in range(0, self.count(), ROWS):
             part = slice(start, start + ROWS)
-            sides = [self.arrays[name][part].tolist() if name else None for name in (self.text, self.lang)]
+            sides = [self.arrays[name][part].tolist() if name else None for name in self.sides]
             vectors = self.arrays[self.column][part]
             yield Rows(range(start, start + len(vectors)), vectors, *sides)
 

@@ -1,7 +1,5 @@
 """LanceDB: the second column is a column of the same table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,10 +22,10 @@ class Lance(Index):
             raise FileError(f"{directory} has no LanceDB table {table} ({one_line(error)[:100]}).") from None
         schema = self.table.schema
         vectors = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
-        self.column = str(columns.pick("vector", vectors, table, needed=True))
-        self.key = str(columns.pick("id", schema.names, table, needed=True))
+        self.column = columns.pick("vector", vectors, table, needed=True)
+        self.key = columns.pick("id", schema.names, table, needed=True)
         self.kind = schema.field(self.column).type.value_type
-        self.sides = [columns.pick(role, schema.names, table) for role in ("text", "lang")]
+        self.sides = columns.sides(schema.names, table)
 
     def count(self) -> int:
         return int(self.table.count_rows())
@@ -39,7 +37,8 @@ class Lance(Index):
             query = query.where(f"`{self.column}` IS NOT NULL AND `{self.second}` IS NULL")
         for batch in query.to_batches(batch_size=ROWS):
             if len(batch):
-                ids, *sides = (batch.column(name).to_pylist() if name else None for name in (self.key, *self.sides))
+                sides = [batch.column(name).to_pylist() if name else None for name in self.sides]
+                ids = batch.column(self.key).to_pylist()
                 yield Rows(ids, matrix(batch.column(column).to_numpy(zero_copy_only=False)), *sides)
 
     def written(self) -> int | None:

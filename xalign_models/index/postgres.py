@@ -1,10 +1,7 @@
 """PostgreSQL with pgvector: the second column is a column of the same table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
-
 
 from xalign_models.errors import FileError, one_line
 from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix
@@ -34,11 +31,11 @@ class Postgres(Index):
             raise FileError(f"{url} has no table {table}.")
         kinds = {name: kind for name, kind, _ in described}
         vectors = [name for name in kinds if kinds[name] in {"vector", "halfvec"}]
-        self.column = str(columns.pick("vector", vectors, table, needed=True))
+        self.column = columns.pick("vector", vectors, table, needed=True)
         self.kind = kinds[self.column]
         primary = [name for name, _, is_primary in described if is_primary]
         key = primary[0] if len(primary) == 1 and not columns.id else columns.pick("id", kinds, table, needed=True)
-        self.sides = [columns.pick(role, kinds, table) for role in ("text", "lang")]
+        self.sides = columns.sides(kinds, table)
         named = {"first": self.column, "second": self.second, "key": key, "text": self.sides[0], "lang": self.sides[1]}
         self.names |= {name: sql.Identifier(column) for name, column in named.items() if column}
 
@@ -46,15 +43,16 @@ class Postgres(Index):
         """All rows of a query, in which ``{table}``, ``{key}`` and so on stand for identifiers."""
         from psycopg import sql
 
-        query = sql.SQL(query).format(**self.names)
-        cursor = self.connection.execute(query, values, binary=True)
+        cursor = self.connection.execute(sql.SQL(query).format(**self.names), values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
     def count(self) -> int:
         return int(self._all("SELECT count(*) FROM {table}")[0][0])
 
     def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
-        texts, langs = (f"{{{role}}}" if side else "NULL" for role, side in zip(("text", "lang"), self.sides, strict=True))
+        texts, langs = (
+            f"{{{role}}}" if side else "NULL" for role, side in zip(("text", "lang"), self.sides, strict=True)
+        )
         fields = f"{{key}}, {{{'second' if second else 'first'}}}::real[], {texts}, {langs}"
         kept = "{first} IS NOT NULL AND {second} IS NULL" if missing else "TRUE"
         last: list[Any] = []

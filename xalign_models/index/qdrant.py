@@ -1,7 +1,5 @@
 """Qdrant: the second column is a named vector of the same collection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,10 +22,9 @@ class Qdrant(Index):
         if not self.client.collection_exists(collection):
             self.client.close()
             raise FileError(f"{place} has no Qdrant collection {collection}.")
-        self.column = str(columns.pick("vector", self._named(), place, needed=True))
+        self.column = columns.pick("vector", self._named(), place, needed=True)
         points, _ = self.client.scroll(collection, limit=1)
-        payload = (points[0].payload or {}) if points else {}
-        self.sides = [columns.pick(role, payload, place) for role in ("text", "lang")]
+        self.sides = columns.sides((points[0].payload or {}) if points else {}, place)
 
     def _named(self) -> dict[str, Any]:
         """Settings of the vectors by name; an unnamed one has the name ""."""
@@ -37,7 +34,7 @@ class Qdrant(Index):
     def _filter(self, kind: str) -> Any:
         from qdrant_client import models
 
-        return models.Filter(**{kind: [models.HasVectorCondition(has_vector=self.second)]})
+        return models.Filter.model_validate({kind: [models.HasVectorCondition(has_vector=self.second)]})
 
     def count(self) -> int:
         return int(self.client.count(self.collection).count)
