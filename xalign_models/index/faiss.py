@@ -20,13 +20,12 @@ class Faiss(Staged):
         import faiss
 
         super().__init__(path, "vector")
+        read: Any = faiss.read_index
         try:
-            self.index: Any = faiss.read_index(str(path))
+            self.index = read(str(path))
         except RuntimeError as error:
             raise FileError(f"{path} is not a FAISS index ({one_line(error)[-100:]}).") from None
-        self.inner: Any = self.index
-        if hasattr(self.index, "id_map"):
-            self.inner = faiss.downcast_index(self.inner.index)
+        self.inner = faiss.downcast_index(self.index.index) if hasattr(self.index, "id_map") else self.index
         if hasattr(self.inner, "make_direct_map"):
             self.inner.make_direct_map()
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
