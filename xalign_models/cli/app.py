@@ -19,6 +19,7 @@ from xalign_models.cli.atlas import choose
 from xalign_models.cli.atlas import group as import_group
 from xalign_models.cli.common import err, fail, out
 from xalign_models.cli.gate import group as gate_group
+from xalign_models.cli.index import group as index_group
 from xalign_models.cli.leaderboard import leaderboard
 from xalign_models.cli.lira import translate
 from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
@@ -56,6 +57,7 @@ app.add_typer(assets_group, name="assets")
 app.add_typer(store_group, name="store")
 app.add_typer(train_group, name="train")
 app.add_typer(import_group, name="import")
+app.add_typer(index_group, name="index")
 _PLAIN = (
     (r"Value error, ", ""),
     (r"Input should be greater than or equal to (\S+)", r"at least \1 is needed"),
@@ -66,9 +68,13 @@ _PLAIN = (
 """Phrases of pydantic, which typer quotes, and ours for them."""
 _EXTRAS = {
     "accelerate": "train",
+    "faiss": "faiss",
     "gguf": "llm",
+    "lancedb": "lancedb",
     "matplotlib": "plots",
     "peft": "train",
+    "psycopg": "postgres",
+    "qdrant_client": "qdrant",
     "sacrebleu": "train",
     "sentencepiece": "llm",
 }
