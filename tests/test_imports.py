@@ -30,7 +30,7 @@ LAYERS = (
     "assets ranking specs vector_files",
     "plugins results store typology",
     "alignments corpora",
-    "backbones recommend",
+    "backbones portable recommend",
     "generation models",
     "analysis evaluation parity vectors",
     "cluster",

@@ -277,15 +277,21 @@ class Aligned(Module):
             LanguageError: The language is missing or not fitted.
             AlignmentError: The prompt is not fitted, or the map is not affine.
         """
-        if type(self).map_rows is not Aligned.map_rows:
-            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
-        index += 0 if prompt is None else self.offset(prompt)
+        return self.dense(index + (0 if prompt is None else self.offset(prompt)))
+
+    def dense(self, number: int) -> tuple[Tensor, Tensor]:
+        """The affine map with a number of :meth:`numbers`, which may be a mean's: W (d, d) and b (d,), float32.
+
+        Raises:
+            AlignmentError: The map is not affine.
+        """
+        if type(self).map_rows is not Aligned.map_rows:
+            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         eye = torch.eye(self.dim, dtype=torch.float64)
-        zero = torch.zeros(1, self.dim, dtype=torch.float64)
-        shift = self.map_rows(zero, index)
-        return (self.map_rows(eye, index) - shift).float(), shift[0].float()
+        shift = self.mapped(torch.zeros_like(eye[:1]), number)
+        return (self.mapped(eye, number) - shift).float(), shift[0].float()
 
     def map_rows(self, x: Tensor, index: int) -> Tensor:
         """Map rows (n, d), float32 or float64, by the map at ``index``, as ``offset`` and ``languages`` count.
