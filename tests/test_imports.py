@@ -26,11 +26,11 @@ FILES = {
 FOUNDATION = "builtin claims configuration device errors files languages lmdb_file paths progress"
 LAYERS = (
     FOUNDATION,
-    "figures linalg published tables",
+    "figures identification linalg published tables",
     "assets ranking specs vector_files",
     "plugins results store typology",
     "alignments corpora",
-    "backbones recommend",
+    "backbones portable recommend",
     "generation models",
     "analysis evaluation parity vectors",
     "cluster",

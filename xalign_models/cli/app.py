@@ -29,7 +29,7 @@ from xalign_models.cli.run import run
 from xalign_models.cli.store import group as store_group
 from xalign_models.cli.training import group as train_group
 from xalign_models.cli.trial import try_
-from xalign_models.cli.vectors import apply, parity
+from xalign_models.cli.vectors import apply, export, parity
 from xalign_models.cli.verify import audit, reproduce, verify
 from xalign_models.errors import XAlignError, one_line
 from xalign_models.plugins import add_plugin
@@ -50,7 +50,7 @@ for _command in (recommend, run, leaderboard, translate, analyse, choose, publis
     app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
-for _command in (verify, reproduce, audit, apply, parity):
+for _command in (verify, reproduce, audit, apply, export, parity):
     app.command()(_command)
 app.add_typer(gate_group, name="gate")
 app.add_typer(assets_group, name="assets")
@@ -72,6 +72,7 @@ _EXTRAS = {
     "gguf": "llm",
     "lancedb": "lancedb",
     "matplotlib": "plots",
+    "onnx": "onnx",
     "peft": "train",
     "psycopg": "postgres",
     "qdrant_client": "qdrant",
