@@ -42,7 +42,7 @@ _KINDS = {
     "Reranking": "retrieval",
     "STS": "sts",
     "Classification": "classification",
-    "Clustering": "classification",
+    "Clustering": "clustering",
 }
 # The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
 _MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}

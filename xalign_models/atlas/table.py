@@ -23,6 +23,8 @@ KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
 ``other_into``: into L from each further language. ``other_from``: from L into each further language. English has no
 ``english_*``; its pairs are ``other_*``. A similarity has no direction: a pair counts as into and from.
 """
+TASKS = ("retrieval", "bitext", "sts", "classification", "clustering")
+"""Kinds of tasks."""
 DATA = "public_results.npz"
 SCALE = 10_000
 """Scores are kept as 16-bit integers: ten-thousandths."""
@@ -63,7 +65,7 @@ class Column:
 
     Attributes:
         task: Name of the task.
-        kind: ``bitext``, ``retrieval``, ``sts`` or ``classification`` (which includes clustering).
+        kind: One of ``TASKS``.
         dataset_revision: Revision of the text; empty if unknown.
         split: Split of the text.
         metric: Name of the main score.
