@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from xalign_models.atlas.imported import Imported, PublicResult, read_public
+from xalign_models.atlas.scores import estimate, with_table
 from xalign_models.atlas.table import DATA, KINDS, Atlas, Column, PublishedModel, save
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.files import read_parquet
@@ -186,15 +187,21 @@ def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> Pub
         open_weights=entry.get("open_weights"),
         languages=len(_languages(entry)),
         trained_on=None if declared is None else tuple(sorted({*tasks} & {*declared})),
+        prompts=entry.get("use_instructions"),
+        reference=entry.get("reference"),
     )
 
 
 def read_metadata(path: Path) -> list[dict[str, Any]]:
     """The registry's description of each model revision, from a Parquet file with JSON in each cell."""
+    import mteb
+
     rows: list[dict[str, Any]] = read_parquet(path).to_pylist()
+    prompts = {meta.name: meta.use_instructions for meta in mteb.get_model_metas()}
     for row in rows:
         row.update({key: json.loads(row[key]) for key in row.keys() - {"model", "revision"} if row[key] is not None})
         row["name"] = row["model"].replace("__", "/", 1)
+        row["use_instructions"] = prompts.get(row["name"])
     return rows
 
 
@@ -217,6 +224,7 @@ def main(arguments: Sequence[str]) -> None:
     scores, models, *output = map(Path, arguments)
     imported = read_public(scores)
     atlas = derive(imported, read_metadata(models), task_kinds({result.task for result in imported.results}))
+    atlas = with_table(atlas, estimate(atlas))
     save(atlas, output[0] if output else Path(__file__).parent / "data" / DATA)
     for problem in imported.problems:
         sys.stderr.write(f"{problem}\n")

@@ -13,7 +13,7 @@ spreads a and b are those of the predictions' standard errors, scaled so that 90
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,12 +23,13 @@ import numpy.typing as npt
 from xalign_models.atlas import relatives
 from xalign_models.atlas.factors import OTHER, Cell, Factors, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.table import TASKS, Atlas, Column
+from xalign_models.errors import ResultsError
 from xalign_models.languages import FLORES_200
 from xalign_models.linalg.arrays import Float64, Mask
 
 Int16 = npt.NDArray[np.int16]
-STEP, UNIT = 1000, 1000
-"""Residuals are kept in thousandths of a score, spreads and coordinates in thousandths."""
+STEP, UNIT = 500, 200
+"""Residuals are kept in units of 1 / STEP, coordinates and spreads in units of 1 / UNIT."""
 COVERED = 0.9
 """Share of held-out scores that intervals cover."""
 FOLDS = 5
@@ -55,12 +56,12 @@ class Scores:
         languages: Canonical codes.
         factors: Of the cells of ``cells_of`` over the atlas' columns.
         tasks: (rows,) number of tasks with the language; 0 where relatives predict.
-        rows: (rows, r) ``u``, in thousandths.
-        coordinates: (models, r) ``v``, in thousandths.
-        residuals: (rows, models) in thousandths.
+        rows: (rows, r) ``u``.
+        coordinates: (models, r) ``v``.
+        residuals: (rows, models).
         states: (rows, models) number of measured tasks plus 16 times that of measured tasks that the model was trained on.
-        row_spreads: (rows,) ``a``, in thousandths.
-        model_spreads: (kinds, models) ``b``, in thousandths.
+        row_spreads: (rows,) ``a``.
+        model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
     """
 
@@ -80,6 +81,10 @@ class Scores:
     def place(self) -> dict[str, int]:
         """The place of each language."""
         return {language: place for place, language in enumerate(self.languages)}
+
+    def count(self, kind: str, language: str) -> int:
+        """Number of tasks of a kind that have a language."""
+        return int(self.tasks[TASKS.index(kind) * len(self.languages) + self.place[language]])
 
     def row(self, kind: str, language: str, *, adjusted: bool = False) -> Row:
         """The scores of one kind in one language; ``adjusted`` takes the mean effect of training off trained-on tasks."""
@@ -181,6 +186,28 @@ def _scales(cells: Sequence[Cell], scores: Float64, seen: Mask, main: set[str], 
     scales = np.array([np.quantile(np.concatenate(found), COVERED) if sum(map(len, found)) else 2.0 for found in ratios])
     effects = np.array([np.mean(np.concatenate(g[True])) - np.mean(np.concatenate(g[False])) if all(sum(map(len, x)) for x in g.values()) else 0.0 for g in gains])
     return scales, effects
+
+
+def scores_of(atlas: Atlas) -> Scores:
+    """The table that an atlas holds.
+
+    Raises:
+        ResultsError: It holds none.
+    """
+    if not atlas.table:
+        raise ResultsError("This atlas has no predicted scores; make it anew with `xalign atlas update`.")
+    parts = dict(atlas.table)
+    texts = {name: tuple(parts.pop(name).tobytes().decode().split("\n")) for name in ("models", "languages")}
+    factors = Factors(*(parts.pop(name).astype(np.float64) for name in ("mean", "loadings", "noise")))
+    return Scores(factors=factors, **texts, **parts)
+
+
+def with_table(atlas: Atlas, scores: Scores) -> Atlas:
+    """The atlas, holding this table."""
+    parts = {field.name: getattr(scores, field.name) for field in fields(scores)}
+    factors = {name: part.astype(np.float32) for name, part in parts.pop("factors")._asdict().items()}
+    texts = {name: np.frombuffer("\n".join(parts[name]).encode(), np.uint8) for name in ("models", "languages")}
+    return replace(atlas, table={**parts, **factors, **texts})
 
 
 def estimate(atlas: Atlas) -> Scores:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,7 @@ TASKS = ("retrieval", "bitext", "sts", "classification", "clustering")
 DATA = "public_results.npz"
 SCALE = 10_000
 """Scores are kept as 16-bit integers: ten-thousandths."""
+_TABLE = "table_"  # before the names of the table's arrays
 MISSING = np.iinfo(np.int16).min
 _ABOUT = ("task", "kind", "dataset_revision", "split", "metric")
 
@@ -46,6 +49,8 @@ class PublishedModel:
         open_weights: Whether its weights can be downloaded, or None.
         languages: Number of languages in its entry.
         trained_on: Tasks of the table whose training data the model has seen, as its authors declare, or None.
+        prompts: Whether it needs prompts or instructions, or None.
+        reference: Address of its page, or None.
     """
 
     name: str
@@ -57,6 +62,8 @@ class PublishedModel:
     open_weights: bool | None = None
     languages: int = 0
     trained_on: tuple[str, ...] | None = None
+    prompts: bool | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +131,7 @@ class Atlas:
         named: Number of multilingual models whose registry entry names a language, by ISO 639-3 code.
         multilingual: Number of models that name ten languages or more.
         source: Where the results come from: address, commit, date, licence.
+        table: The arrays of :class:`Scores <xalign_models.atlas.scores.Scores>`, measured and predicted scores.
     """
 
     models: dict[str, PublishedModel]
@@ -131,6 +139,7 @@ class Atlas:
     named: dict[str, int]
     multilingual: int
     source: dict[str, str]
+    table: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def column(self, task: str, dataset_revision: str = "") -> Column:
         """The column of a task, for a revision of its text (a prefix suffices) or with most models.
@@ -186,7 +195,7 @@ def save(atlas: Atlas, path: Path) -> None:
         ],
         "revisions": revisions,
     }
-    arrays = {}
+    arrays = {f"{_TABLE}{name}": part for name, part in atlas.table.items()}
     for place, column in enumerate(atlas.columns):
         arrays[f"scores{place}"] = np.ascontiguousarray(scaled(column.scores).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
@@ -236,5 +245,10 @@ def _read(path: Path) -> Atlas:
         for number, entry in enumerate(header["columns"])
     )
     return Atlas(
-        {model.name: model for model in models}, columns, header["named"], header["multilingual"], header["source"]
+        {model.name: model for model in models},
+        columns,
+        header["named"],
+        header["multilingual"],
+        header["source"],
+        {name.removeprefix(_TABLE): part for name, part in file.items() if name.startswith(_TABLE)},
     )
