@@ -1,7 +1,7 @@
 """Ranks models for languages and a kind of task, from the table of :mod:`scores <xalign_models.atlas.scores>`.
 
-A model's score is its mean over the languages, and over the kinds where none is asked for. Models are ranked by the lower
-end of their interval: a score that is measured whole has none, one that rests on little has a wide one.
+A model's score is its mean over the languages, and over the kinds if none is asked for. Models are ranked by the lower
+end of their interval: a score that is measured whole has none, and one that rests on little has a wide one.
 """
 
 from __future__ import annotations
@@ -130,8 +130,10 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
     """
     scores = scores_of(atlas)
     if unknown := [code for code in wish.languages if code not in scores.place]:
-        raise LanguageError(f"The atlas has no {', '.join(map(display_name, unknown))} ({', '.join(unknown)}); leave it out.")
-    kinds = (wish.task,) if wish.task else TASKS
+        raise LanguageError(
+            f"The atlas has no {', '.join(map(display_name, unknown))} ({', '.join(unknown)}); leave it out."
+        )
+    kinds = [wish.task] if wish.task else [*TASKS]
     tasks = np.array([[scores.count(kind, code) for code in wish.languages] for kind in kinds])
     kinds = [kind for kind, count in zip(kinds, tasks.sum(axis=1), strict=True) if wish.task or count]
     rows = [[scores.row(kind, code, adjusted=wish.adjusted) for code in wish.languages] for kind in kinds]
@@ -145,7 +147,9 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
     candidates = tuple(
         RankedModel(
             scores.models[row],
-            *(float(part[:, row].mean()) for part in (score, low, high)),
+            float(score[:, row].mean()),
+            float(low[:, row].mean()),
+            float(high[:, row].mean()),
             (wish.languages[worst := int(score[:, row].argmin())], float(score[worst, row])),
             int(measured[row]),
             int(trained[row]),
@@ -166,9 +170,9 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
 
 
 def _next(scores: Scores, wish: Wish, kinds: Sequence[str], candidates: Sequence[RankedModel]) -> Iterator[str]:
-    """The measurements of models that may be the best, by how far above the first's lower end their intervals reach."""
+    """The measurements of models that may be the best, the best first."""
     rivals = [one for one in candidates if one.high > candidates[0].low and one.high - one.low > CLOSE]
-    for one in sorted(rivals, key=lambda one: -one.high)[:NEXT]:
+    for one in sorted(rivals, key=lambda one: -one.score)[:NEXT]:
         at = scores.models.index(one.model)
         cells = [(kind, code, scores.row(kind, code)) for kind in kinds for code in wish.languages]
         kind, code, row = max(cells, key=lambda cell: cell[2].high[at] - cell[2].low[at])
@@ -178,9 +182,12 @@ def _next(scores: Scores, wish: Wish, kinds: Sequence[str], candidates: Sequence
 def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]) -> Iterator[str]:
     for code, count in coverage.items():
         if not count:
-            yield f"A guess: no {wish.task or ''} task has {display_name(code)} ({code}); scores are predicted from languages like it."
+            name = f"{display_name(code)} ({code})"
+            yield f"A guess: no {wish.task or ''} task has {name}; scores are predicted from languages like it."
     needed = {"parameters": wish.max_parameters, "dimension": wish.max_dimension, "licence": wish.licence}
-    unknown = sum(any(limit is not None and getattr(model, field) is None for field, limit in needed.items()) for model in about)
+    unknown = sum(
+        any(limit is not None and getattr(model, field) is None for field, limit in needed.items()) for model in about
+    )
     if unknown:
         yield f"{unknown} models are left out because the registry does not say whether they fit."
 
@@ -214,4 +221,6 @@ def understood(text: str, languages: Sequence[str]) -> str:
         word = word.rpartition("-")[0]
     if word in words:
         return words[word]
-    raise LanguageError(f"“{text.strip()}” is no language that the atlas knows; name it in English or by its code, e.g. sw.")
+    raise LanguageError(
+        f"“{text.strip()}” is no language that the atlas knows; name it in English or by its code, e.g. sw."
+    )

@@ -1,8 +1,8 @@
 """Factor analysis of scores on the logit scale, with most of the table missing.
 
-A model m has r factors ``z_m ~ N(0, I)``, and its score on cell c is ``logit s_mc = mu_c + w_c z_m + e``, with noise e of
-variance ``psi_c``. EM fits mu, w and psi to the observed cells (Rubin and Thayer 1982, EM algorithms for ML factor
-analysis, equations 4 and 5, over observed entries), with a weak normal prior on w and a weak inverse-gamma prior on psi.
+A model m has r factors ``z_m ~ N(0, I)``, and its score on cell c is ``logit s_mc = mu_c + w_c z_m + e``, with noise e
+of variance ``psi_c``. EM (Rubin and Thayer 1982, EM algorithms for ML factor analysis) fits mu, w and psi to the
+observed cells, with a weak normal prior on w and a weak inverse-gamma prior on psi.
 A cell is a language of a column in one pairing: alone, with English, or with other languages.
 """
 
@@ -124,7 +124,7 @@ def infer(factors: Factors, logits: Float64, weights: Float64 | None = None) -> 
     scaled = factors.loadings / factors.noise[:, None]
     rank = scaled.shape[1]
     precision = (observed @ _outer(scaled, factors.loadings)).reshape(-1, rank, rank) + np.eye(rank)
-    covariance = np.linalg.inv(precision)
+    covariance: Float64 = np.asarray(np.linalg.inv(precision), np.float64)
     shares = (np.where(np.isfinite(logits), logits - factors.mean, 0.0) * observed) @ scaled
     return Posterior((covariance @ shares[..., None])[..., 0], covariance)
 

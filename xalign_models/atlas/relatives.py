@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from xalign_models.errors import AssetError
 from xalign_models.linalg.arrays import Float64
@@ -39,7 +41,10 @@ def likeness(first: Sequence[str], second: Sequence[str], named: Mapping[str, in
             if line and other and line[0] == other[0]:
                 common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line, other, strict=False)))
                 shared[row, column] = common / max(len(line), len(other))
-    bits = [np.array([[*map(float, text or "")] or [0.5] * 103 for text in told("syntax", part)]) for part in (first, second)]
+    bits = [
+        np.array([[*map(float, text or "")] or [0.5] * 103 for text in told("syntax", part)])
+        for part in (first, second)
+    ]
     agreement = np.exp(-((bits[0] ** 2).sum(1)[:, None] + (bits[1] ** 2).sum(1) - 2 * bits[0] @ bits[1].T) / 20)
     counts = [np.log1p([named.get(code[:3], 0) for code in part]) for part in (first, second)]
     scripts, codes = ([[code[part] for code in side] for side in (first, second)] for part in (slice(4, 8), slice(3)))
@@ -52,7 +57,9 @@ def likeness(first: Sequence[str], second: Sequence[str], named: Mapping[str, in
     )
 
 
-def weights(kinds: Sequence[str], languages: Sequence[str], known: Sequence[int], named: Mapping[str, int]) -> tuple[Float64, Float64]:
+def weights(
+    kinds: Sequence[str], languages: Sequence[str], known: npt.NDArray[np.integer[Any]], named: Mapping[str, int]
+) -> tuple[Float64, Float64]:
     """Weights (rows, known rows) of known scores in the prediction of every row, and its standard errors (rows,).
 
     Row i is the score of a kind of task in a language, ``kinds[i]`` and ``languages[i]``. Scores are residuals from
@@ -66,4 +73,4 @@ def weights(kinds: Sequence[str], languages: Sequence[str], known: Sequence[int]
     inside = covariance[known] + NOISE * np.eye(len(known))
     solved = np.linalg.solve(inside, covariance.T).T
     variance = kin[place, place] + NOISE - (solved * covariance).sum(axis=1)
-    return solved, np.sqrt(np.maximum(variance, NOISE))
+    return np.asarray(solved), np.sqrt(np.maximum(variance, NOISE))

@@ -200,7 +200,8 @@ def save(atlas: Atlas, path: Path) -> None:
         arrays[f"scores{place}"] = np.ascontiguousarray(scaled(column.scores).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    np.savez_compressed(path, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+    with path.open("wb") as file:  # a path without .npz would get it
+        np.savez_compressed(file, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
 
 
 def load_atlas(path: Path | None = None) -> Atlas:
@@ -214,9 +215,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
     try:
         return _read(path)
     except (FileError, ValueError, KeyError, TypeError) as error:
-        raise ResultsError(
-            f"{path} is not an atlas table; write one with `python -m xalign_models.atlas.derive`."
-        ) from error
+        raise ResultsError(f"{path} is not an atlas table; write one with `xalign atlas update`.") from error
 
 
 @cache
