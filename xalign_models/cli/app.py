@@ -17,6 +17,7 @@ from xalign_models.cli.analysis import analyse
 from xalign_models.cli.assets import group as assets_group
 from xalign_models.cli.atlas import choose
 from xalign_models.cli.atlas import group as import_group
+from xalign_models.cli.atlas import updates as atlas_group
 from xalign_models.cli.common import err, fail, out
 from xalign_models.cli.gate import group as gate_group
 from xalign_models.cli.index import group as index_group
@@ -58,6 +59,7 @@ app.add_typer(store_group, name="store")
 app.add_typer(train_group, name="train")
 app.add_typer(import_group, name="import")
 app.add_typer(index_group, name="index")
+app.add_typer(atlas_group, name="atlas")
 _PLAIN = (
     (r"Value error, ", ""),
     (r"Input should be greater than or equal to (\S+)", r"at least \1 is needed"),
