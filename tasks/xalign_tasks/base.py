@@ -102,7 +102,7 @@ class CorpusTask(StampedTask):
 
     corpus_name: ClassVar[str]
     narrows: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ()
+    needs: tuple[str, ...] = ()
     _corpus: Corpus | None = None
 
     @property

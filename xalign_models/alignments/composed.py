@@ -23,12 +23,13 @@ class Composed(Alignment):
     arrays = ("weights_", "shifts_")
     stages: ClassVar[tuple[type[Alignment], ...]]
 
-    def fit(self, data: Mapping[str, Any]) -> Self:
+    def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
         """Fit every stage in turn.
 
         Args:
             data: Translations if any stage is parallel, else embeddings by language. A stage that is not parallel uses
                 all rows of each language.
+            y: Ignored; pipelines of scikit-learn pass it.
 
         Raises:
             AlignmentError: A stage cannot be fitted on the data.

@@ -44,10 +44,6 @@ class Instruments:
 
     every: int | None = None
 
-    def rate(self, step: int, steps: int) -> float | None:
-        """Factor of the learning rate in a step out of ``steps``; None uses the trainer's schedule."""
-        return None
-
     def step(self) -> dict[str, Any]:
         """Measurements of an optimisation step, for the log; the trainer calls it after each step."""
         return {}
@@ -68,6 +64,10 @@ class Instruments:
         """Inverse of :meth:`state`."""
 
 
+MEASURE = "measure"
+"""The feature that asks an objective for its measurements instead of a loss."""
+
+
 class Objective(Module, Instruments):
     """A module that collates rows into a batch and computes the loss, ``features["loss"]``, in one forward pass.
 
@@ -78,6 +78,16 @@ class Objective(Module, Instruments):
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The tensors of one batch, from rows of the training set."""
         raise NotImplementedError
+
+    def loss(self, features: dict[str, Any]) -> Tensor:
+        """The loss of one batch."""
+        raise NotImplementedError
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """``features["loss"]``, or the measurements if the features ask for them."""
+        if MEASURE in features:
+            return {MEASURE: self.measure()}
+        return {**features, "loss": self.loss(features)}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Unsupported: save the inner model instead."""

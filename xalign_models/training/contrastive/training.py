@@ -22,6 +22,7 @@ from xalign_models.specs import Dtype, ModelSpec
 from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.instruments import MEASURED, Retrieval
+from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
@@ -93,7 +94,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     """
     if spec.alignment or spec.backbone.tuned:
         raise ModelError(f"--backbone: {spec.name} is already aligned or trained; give its backbone.")
-    dtype = config.dtype or spec.backbone.dtype
+    dtype = frozen_dtype(spec.backbone, config.dtype)
     config = dataclasses.replace(config, dtype=dtype)
     loaded = ModelSpec(dataclasses.replace(spec.backbone, dtype=dtype))
     device = training_device(device)

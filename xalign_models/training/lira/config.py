@@ -89,9 +89,9 @@ class Design:
         centre: Subtract the mean token of the training translations from the English stream. Otherwise the mean alone
             satisfies the anchor loss, and a text is as near to any translation as to its own.
         paths: Streams that the fusion reads.
-        residual: Whether the embedding is the English model's own vector of the chosen translation (the mean of its
-            last hidden states) plus the fused vector times a trained gate that starts at zero. English texts then stay
-            near their original vectors. Not in the paper.
+        residual: Whether the embedding is the English model's own vector of the chosen translation, as published with
+            its pooling and prompt, plus the fused vector times a trained gate that starts at zero. English texts then
+            stay near their original vectors. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"

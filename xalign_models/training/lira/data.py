@@ -107,6 +107,22 @@ class Split:
         self.datasets.add(name)
         return list(read_records(path, fields, parse))
 
+    def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
+        """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
+
+        All other rows would be translated and never seen.
+
+        Raises:
+            DataError: There are sources, and no row to train on.
+        """
+        count = None if steps is None else max(1, steps * batch_size)
+        if count is not None and count < len(self.train):
+            rows = random.Random(seed).sample(range(len(self.train)), count)
+            self.train = [self.train[row] for row in sorted(rows)]
+            step = -(-len(self.held_out) // min(count, MEASURED)) or 1
+            self.held_out = self.held_out[::step]
+        return self.checked()
+
     def checked(self) -> Split:
         """The split itself.
 
@@ -129,7 +145,7 @@ def foreign_texts(config: ArcaConfig) -> Split:
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
             split.add([foreign for foreign, _ in pairs], config.held_out)
-    return split.checked()
+    return split.drawn(config.max_steps, config.batch_size, config.seed)
 
 
 def searches(config: LasrConfig) -> Split:
@@ -149,7 +165,7 @@ def searches(config: LasrConfig) -> Split:
         for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
             split.add(turned, config.held_out)
-    return split.checked()
+    return split.drawn(config.max_steps, config.retrieval_batch, config.seed)
 
 
 def rated(config: LasrConfig) -> Split:
@@ -175,7 +191,7 @@ def rated(config: LasrConfig) -> Split:
             split.add(split.file(name, "text1, text2, lang1, lang2, score", _rated)[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
-    return split.checked()
+    return split.drawn(config.max_steps, config.ranking_batch, config.seed)
 
 
 def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:

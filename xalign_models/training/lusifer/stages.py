@@ -108,7 +108,6 @@ def fit_one(
         stage.mask_ratio,
         [fields[i] for i in held_out],
         stage.measure_steps,
-        stage.decay_at_gain,
     )
     share = stage.batch_size // process_count()
     size = stage.mini_batch or share
