@@ -1,7 +1,6 @@
 """mteb's bitext mining on the publisher's text, so that our scores compare with published ones.
 
-Name, subsets and main score (F1) are mteb's. A language is encoded once instead of once per pair, and the model gets
-the language, so that aligned models can be scored.
+Name, subsets and main score (F1) are mteb's. A language is encoded once, and the model gets the language.
 """
 
 import mteb

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 class Backbone:
     """A backbone whose source is known. Each of its facts is found when first needed, and once.
 
-    ``files`` are those of its directory, if some of them were read already.
-
     Raises:
         ModelError: A field of the spec does not apply to the source.
     """
@@ -278,7 +276,6 @@ def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
 
 
 def _kind(config: Any) -> type[LanguageTransformer]:
-    """The module for a checkpoint: PromptEOL for a decoder-only language model."""
     from xalign_models.backbones.prompt_eol import PromptEOL
     from xalign_models.backbones.transformer import LanguageTransformer
 

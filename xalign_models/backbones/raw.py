@@ -210,10 +210,7 @@ class RawEncoder:
             )
 
     def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches of texts and their vectors (b, d), without the store.
-
-        While one batch is computed, the vectors of the previous one are fetched.
-        """
+        """Batches of texts and their vectors (b, d), without the store."""
         from xalign_models.backbones.pipeline import batches, token_budget
         from xalign_models.backbones.router import of_route
 

@@ -1,7 +1,6 @@
 """Models that encode queries and documents differently: sentence-transformers' Router, formerly called Asym.
 
-The modules of one route encode raw vectors like any other model. The prompt carries the route, so that the store keeps
-the vectors of each route apart.
+The prompt carries the route, so that the store keeps the vectors of each route apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,8 +53,6 @@ class LanguageRouter(Router):
 
 
 class _Unread(nn.Identity):
-    """Replaces a module whose weights are not needed."""
-
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:
         """Open nothing."""

@@ -27,10 +27,7 @@ from xalign_models.errors import ModelError
 
 
 class CheckedTransformer(Transformer):
-    """sentence-transformers' Transformer, which refuses weights that do not match the configuration.
-
-    ``model_kwargs={"graph": "onnx/model.onnx"}`` replaces the weights by an exported graph of the directory.
-    """
+    """sentence-transformers' Transformer, which refuses weights that do not match the configuration."""
 
     graph: str | None = None
 
@@ -252,12 +249,7 @@ class LanguageTransformer(CheckedTransformer):
         return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id or token in ends]
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Token embeddings of the requested layer, ``features["token_embeddings"]`` (b, s, d).
-
-        A training batch has texts of all lengths. It goes through the model in parts of similar length, with less
-        padding. Batches for encoding have texts of similar length already. The switch is ``training``, not gradients: a
-        cached loss embeds a batch once without and once with gradients, and must draw the same dropout.
-        """
+        """Token embeddings of the requested layer, ``features["token_embeddings"]`` (b, s, d)."""
         if not self.training:
             return self._read(features, **kwargs)
         mask = features["attention_mask"]

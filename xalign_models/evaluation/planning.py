@@ -1,7 +1,6 @@
 """Counts the texts that a run will send to endpoints, over all models and tasks, before the first request.
 
-Only a run shows which texts a task encodes, so each task runs with noise in place of vectors. A text counts once for
-all tasks and models of an endpoint, and not at all if the store holds its vector.
+Each task runs with noise in place of vectors. A text counts once per endpoint, and not at all if its vector is stored.
 """
 
 from __future__ import annotations
@@ -115,7 +114,6 @@ def announce(
 
 
 def _endpoint(located: Located) -> Endpoint | None:
-    """A model's endpoint; None if it has none."""
     if located.saved and located.card is not None:
         spec = pointed(located.card.files)
     else:
@@ -125,10 +123,7 @@ def _endpoint(located: Located) -> Endpoint | None:
 
 
 def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str]) -> None:
-    """Count the text that an alignment and the ranges of int8 vectors are fitted on.
-
-    The encoder's languages become the alignment's; maps by language are fitted only for those of the tasks, ``codes``.
-    """
+    """Count the text that an alignment and the ranges of int8 vectors are fitted on."""
     spec = located.spec
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
     if spec is None or not (spec.alignment or int8):

@@ -79,7 +79,6 @@ class ServedModel:
             return list(pool.map(ask, prompts))
 
     def _completion(self, answer: Any) -> Completion | ModelError:
-        """The completion in an answer."""
         try:
             choice = answer["choices"][0]
             text, reason = choice["message"]["content"], choice.get("finish_reason")

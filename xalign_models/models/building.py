@@ -72,9 +72,6 @@ def build(
 
     It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
     of them encode the fit text.
-
-    Raises:
-        XAlignError: Weights or fit text are missing.
     """
     backbone = backbone or open_backbone(spec.backbone)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
@@ -89,11 +86,7 @@ def build(
 def assemble(
     spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
 ) -> SentenceTransformer:
-    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts.
-
-    Raises:
-        XAlignError: Weights are missing.
-    """
+    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts."""
     backbone = backbone or open_backbone(spec.backbone)
     modules: list[Any] = list(backbone.modules(device))  # new ones: the caller may change them
     if not backbone.source.has_weights:
@@ -155,9 +148,6 @@ def encoder_of(
     confirm: Callable[[], None] = lambda: None,
 ) -> XAlignEncoder:
     """A SentenceTransformer, with its own modules, as an mteb encoder.
-
-    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``;
-    ``confirm`` raises a ModelError if they have changed.
 
     Raises:
         ModelError: The model refers to a backbone that has changed meanwhile.

@@ -109,10 +109,7 @@ class XAlignEncoder(AbsEncoder):
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The prompt of the task's name, type or side, or the default, in this order; a language's prompt precedes it.
-
-        The prompt of documents may be called ``passage``, as in e5.
-        """
+        """The prompt of the task's name, type or side, or the default, in this order; a language's prompt precedes it."""
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
         keys = (task.name, task.type, *kinds, "default")

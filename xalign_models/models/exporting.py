@@ -59,8 +59,6 @@ def _places(maps: SavedMap, code: str) -> list[int]:
 def export_numpy(maps: Maps, directory: str | Path) -> None:
     """Write ``map.json``, ``map.safetensors`` and ``apply_map.py``, which needs numpy and safetensors alone.
 
-    :func:`xalign_models.load_map` reads the folder too.
-
     Raises:
         OSError: The directory cannot be written.
     """

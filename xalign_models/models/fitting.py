@@ -120,9 +120,6 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
 
     For other methods, the rows of shorter corpora are repeated up to the length of the longest, so that each corpus has
     the same weight.
-
-    Raises:
-        DataError: Fit text is missing or not aligned.
     """
     opened, parallel, pivot = load_corpora(spec), alignments.find_method(spec.method).parallel, pivot_of(spec)
     for language in fit_languages(spec, opened):
@@ -163,7 +160,6 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()
 
 
 def _languages(corpus: Corpus) -> set[str]:
-    """The languages of a corpus; pairs include English."""
     return {*corpus.languages, *([corpora.ENGLISH] if corpus.kind == "pairs" else [])}
 
 
@@ -186,11 +182,7 @@ def _directory(spec: AlignmentSpec, backbone: str) -> Path:
 
 
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode, prompts: Sequence[str] = ()) -> Alignment:
-    """The cached fit of the same text, backbone and prompt or prompts, or else :func:`fit`.
-
-    If several processes need the same fit, one computes it while the others wait. ``backbone`` is the fingerprint of
-    ``encode``, prompts included.
-    """
+    """The cached fit of the same text, backbone and prompt or prompts, or else :func:`fit`."""
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
     if _no_cache.get():

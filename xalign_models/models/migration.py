@@ -1,8 +1,7 @@
 """Searches an old model's index with a new model: a map moves the new model's vectors into the old model's space.
 
-The index stays unchanged. The new model encodes a query, and the map predicts the old model's vector of the query, as
-in Drift-Adapter (arXiv 2509.23471). To fit the map, both models encode the same texts. One map serves all languages, so
-that no translations are needed. Dimensions may differ.
+The map predicts the old model's vector of a query from the new one's, as in Drift-Adapter (arXiv 2509.23471). It is
+fitted on the same texts encoded by both models; one map serves all languages. Dimensions may differ.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -78,8 +77,6 @@ MAPS: dict[str, Callable[[AnyFloats, AnyFloats], Layers]] = {
 
 def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> Layers:
     """The map from unit rows (n, d) of the new model to the old model's (n, m), as layers for :func:`apply`.
-
-    ``new`` and ``old`` are vectors of the same n texts, of any length.
 
     Raises:
         AlignmentError: The method is unknown, or there are fewer than two texts.
@@ -169,7 +166,6 @@ def fit(
 
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
-    """The backbone's vectors of all texts, by its own prompt."""
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
     parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
     return np.concatenate(parts)

@@ -63,11 +63,7 @@ class Recipe:
 
     @cached_property
     def alignment(self) -> AlignmentSpec | None:
-        """The alignment's spec; if prompts are by language, restricted to languages with a prompt.
-
-        Raises:
-            DataError: Fit text is missing.
-        """
+        """The alignment's spec; if prompts are by language, restricted to languages with a prompt."""
         return self._prompted(self.spec.alignment) if self.spec.alignment else None
 
     @cached_property
@@ -84,11 +80,7 @@ class Recipe:
 
     @cached_property
     def revision(self) -> str:
-        """40 hex digits of everything that determines the model's vectors.
-
-        Raises:
-            XAlignError: Weights or fit text are missing.
-        """
+        """40 hex digits of everything that determines the model's vectors."""
         spec = self.spec.backbone
         parts: list[Any] = [self.backbone.fingerprint, self.backbone.prompts]
         if spec.whole != spec:
@@ -103,11 +95,7 @@ class Recipe:
 
     @cached_property
     def reduced(self) -> tuple[Reduced, ...]:
-        """The module that truncates or quantises raw vectors, if any; int8 encodes the fit text to find its ranges.
-
-        Raises:
-            XAlignError: Weights or fit text are missing.
-        """
+        """The module that truncates or quantises raw vectors, if any; int8 encodes the fit text to find its ranges."""
         spec = self.spec.backbone
         if spec.whole == spec:
             return ()

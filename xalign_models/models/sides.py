@@ -1,7 +1,6 @@
 """Tells models the language of each side of mteb's cross-lingual tasks, whose subsets name both languages only.
 
-A task keeps its text, metric, name and revision. For models of xalign, the subset's name is replaced by the language of
-the texts to encode.
+A task keeps its text, metric, name and revision; the subset's name becomes the language of the texts to encode.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,6 @@ def _counts(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _json_files(folder: Path, codes: tuple[str, ...], pattern: str) -> dict[str, tuple[Path, ...]] | None:
-    """The file of each language, or None if any is missing."""
     files: dict[str, tuple[Path, ...]] = {code: (folder / pattern.format(to_iso639_1(code)),) for code in codes}
     return files if all(path.is_file() for paths in files.values() for path in paths) else None
 

@@ -129,10 +129,7 @@ class LAReQA(FilesTask):
 
 
 def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
-    """(n, k): position in the pool of each question's answer in each of the k languages; -1 for no answer.
-
-    Questions and pool are in the order of ``sides``.
-    """
+    """(n, k): position in the pool of each question's answer in each of the k languages; -1 for no answer."""
     starts = np.cumsum([0, *(len(side.candidates) for side in sides.values())])
     return np.array(
         [

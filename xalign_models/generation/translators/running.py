@@ -147,9 +147,6 @@ def translate_all(
 ) -> dict[str, Summary]:
     """Translate texts with each translator, one after the other; texts in the journals are skipped.
 
-    A translator's weights are released before the next one's are loaded. With a single translator the texts may be a
-    stream: memory then grows by 24 bytes per translated text.
-
     Returns:
         Counts of the texts by outcome, for each translator.
     """

@@ -87,9 +87,6 @@ def fit_one(
 ) -> list[dict[str, Any]]:
     """Train stage 1 in place, with checkpoints in ``folder``, and return the log.
 
-    The model's connector, and the encoder's LoRA if it is trained, have gradients; the writer is the language model
-    with its head.
-
     Raises:
         ModelError: A tokenizer lacks a token, the loss is not finite, or a checkpoint cannot be written.
     """
