@@ -6,10 +6,10 @@ Name, subsets and main score (F1) are mteb's. A language is encoded once, and th
 import mteb
 
 from xalign_models.languages import canonical
-from xalign_tasks.ntrex import LANGUAGES
+from xalign_tasks.facts import CODES
 from xalign_tasks.precision import PrecisionTask
 
-_BY_LANGUAGE = {language[:3]: language for language in LANGUAGES}
+_BY_LANGUAGE = {language[:3]: language for language in CODES["ntrex"]}
 
 
 class NTREXBitextMining(PrecisionTask):
@@ -21,4 +21,4 @@ class NTREXBitextMining(PrecisionTask):
     def language(self, code: str) -> str:
         """NTREX's language; for some, mteb names a script other than the text's, e.g. ``mon_Mong``."""
         language = canonical(code)
-        return language if language in LANGUAGES else _BY_LANGUAGE[language[:3]]
+        return language if language in CODES["ntrex"] else _BY_LANGUAGE[language[:3]]

@@ -14,8 +14,8 @@ from xalign_models.assets import Inspected, ResolvedModel
 from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
+from xalign_models.backbones.inputs import SLOT, split_side, with_side
 from xalign_models.backbones.sources import Source, find_source
-from xalign_models.backbones.templates import SLOT, split_side, with_side
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import is_canonical

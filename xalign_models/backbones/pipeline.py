@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.backbones import packing
 from xalign_models.backbones.batching import packed_batches, token_budget_batches
+from xalign_models.backbones.inputs import SLOT, prompted
 from xalign_models.backbones.prompt_eol import PromptEOL
-from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.transformer import LanguageTransformer
 
 logger = logging.getLogger(__name__)

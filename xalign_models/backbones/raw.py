@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.templates import split_side, with_side
+from xalign_models.backbones.inputs import split_side, with_side
 from xalign_models.errors import ModelError
 from xalign_models.progress import live
 

@@ -12,8 +12,7 @@ from sentence_transformers.base.modules.router import Router
 from torch import nn
 
 from xalign_models.backbones.borrowed import resolve_route
-from xalign_models.backbones.inputs import described, split_inputs
-from xalign_models.backbones.templates import with_side
+from xalign_models.backbones.inputs import described, split_inputs, with_side
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
 

@@ -16,10 +16,9 @@ from xalign_models.backbones.borrowed import has_adapter, load_encoder_only
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
-from xalign_models.backbones.inputs import described, prompt_of, split_inputs
+from xalign_models.backbones.inputs import SLOT, described, prompt_of, prompted, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
-from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
 from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary, state_dict
 from xalign_models.claims import Claim

@@ -19,10 +19,10 @@ from mteb.models.model_meta import ModelMeta
 from xalign_models import alignments
 from xalign_models.backbones.endpoints.endpoint import Endpoint
 from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.pointer import pointed
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable

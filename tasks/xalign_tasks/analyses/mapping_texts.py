@@ -112,7 +112,7 @@ Sides = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class MappingText:
-    """Pairs of English and other languages; ``read`` maps a canonical code to its texts and their English counterparts."""
+    """Pairs of English and other languages; ``read`` gives the texts of a code and the English ones."""
 
     name: str
     languages: frozenset[str]

@@ -19,10 +19,10 @@ from torch import nn
 
 from xalign_models.backbones.endpoints import probe
 from xalign_models.backbones.endpoints.settings import METER, Settings, checked_url, estimated_tokens
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.streamed import Streamed
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
 

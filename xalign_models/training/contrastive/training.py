@@ -21,7 +21,7 @@ from xalign_models.models import building
 from xalign_models.specs import Dtype, ModelSpec
 from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.instruments import MEASURED, Retrieval
+from xalign_models.training.objective import MEASURED, Retrieval
 from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device

@@ -55,7 +55,7 @@ class Streams:
 
 
 class Lasr(Objective):
-    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus the position of a query."""
+    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus that of a query."""
 
     def __init__(self, module: LiRA, ranking: Split, retrieval: Split, config: LasrConfig) -> None:
         super().__init__()

@@ -29,8 +29,8 @@ from xalign_models.errors import ModelError
 from xalign_models.files import TensorHeader, is_number, read_json, safetensors_header
 from xalign_models.specs import BackboneSpec, digest
 from xalign_models.training.borrowed import BareTransformer
+from xalign_models.training.lusifer.config import RELEASED
 from xalign_models.training.lusifer.connector import Connector
-from xalign_models.training.lusifer.instructions import RELEASED
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 
 MAX_TOKENS = 512
