@@ -26,8 +26,6 @@ from sentence_transformers.util import batch_to_device
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from xalign_models.training.losses import DistillationLoss
-from xalign_models.training.lusifer.data.local import LOCAL
 
 import xalign_models
 from docs.tools.sources import ANALYSES, ROOT
@@ -39,9 +37,11 @@ from xalign_models.paths import atomic_file, data_dir
 from xalign_models.progress import live
 from xalign_models.results.intervals import Sample, estimate
 from xalign_models.training.lusifer.connector import join
+from xalign_models.training.lusifer.data.base import LOCAL
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.parts import base_of, load_encoder
 from xalign_models.training.lusifer.start import fit_connector
+from xalign_models.training.objective import DistillationLoss
 from xalign_tasks.zero_shot import SIB200ZeroShot, XNLIZeroShot
 from xalign_tasks.zero_shot.xnli import pair_features
 
