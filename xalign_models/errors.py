@@ -10,8 +10,6 @@ Examples:
     LanguageError
 """
 
-from __future__ import annotations
-
 
 class XAlignError(Exception):
     """Base of the errors that a user can cause and correct."""

@@ -3,8 +3,6 @@
 Scores of results are in percent. Files of the papers, of analyses and of trainings keep their own unit.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Shared code of the commands: consoles, options, lines, rows, JSON, and lists from options."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -54,7 +52,7 @@ ForUse = Annotated[
 Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
 Data = Annotated[
     list[str] | None,
-    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for the task OwnParallel-NAME, or OwnParallel if own."),
+    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for OwnParallel-NAME, or OwnParallel if NAME is own."),
 ]
 
 
@@ -76,6 +74,11 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Print text on standard error as :func:`say` does on standard output."""
     err.print("\n".join(map(escape, text.split("\n"))), highlight=False, soft_wrap=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 text``, ``2 texts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def fail(message: str) -> NoReturn:

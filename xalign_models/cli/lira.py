@@ -107,7 +107,7 @@ def texts_to_translate(
     """Texts of files, corpora, tasks and a training, each with its language if it is known."""
     from xalign_models.corpora import CORPORA, ENGLISH
     from xalign_models.evaluation.recording import task_texts
-    from xalign_models.training.lira import texts as sources
+    from xalign_models.training.lira import data as sources
 
     if config is not None:
         yield from sources.training_texts(config)
@@ -153,7 +153,7 @@ def lira(
     changes = [*(change or ()), *as_changes(**{"arca.seed": seed, "lasr.seed": seed})]
     read = load_config(split_list(config) or ["small"], changes, ablate)
     if plan:
-        from xalign_models.training.lira.texts import training_texts
+        from xalign_models.training.lira.data import training_texts
 
         print_plan(run.plan(read, len(set(training_texts(read)))))
         return

@@ -1,7 +1,5 @@
 """Critics: language models that judge translations, with a journal of their scores."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Text generation with a language model, greedy or sampled, up to a stop string; and next-token probabilities."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from functools import cached_property

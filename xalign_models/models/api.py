@@ -149,7 +149,7 @@ def recommend(
         seed: Seed of the folds.
         judge: Names of other corpora with translations, on which the candidates are compared in their common
             languages, by default folds of the text itself; and of labelled tasks, which replace the proxies of their
-            kind.
+            kind. Text without translations may have one labelled task, which then judges all methods without pairs.
         use: Kind of use whose losses exclude an alignment, beside those of retrieval and similarity.
         prompts: Names of the backbone's prompts to fit; by default those of queries and documents.
 
@@ -164,8 +164,10 @@ def recommend(
     pivot = canonical(pivot)
     names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
     paired = all(corpora.load(name).kind != "monolingual" for name in names)
-    if judge and not paired:
-        raise DataError("--judge needs a --corpus with translations; centring alone is judged on the text itself.")
+    tasks = [name for name in others if is_task(name)]
+    others = [name for name in others if name not in tasks]
+    if not paired and (others or len(tasks) > 1):
+        raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
 
     def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
         method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
@@ -174,12 +176,28 @@ def recommend(
 
     spec = spec_of(corpus, languages)
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
-    if not paired:
+    if not paired and not tasks:
         return recommendation.recommend_centring(recipe.fit_vectors(), seed)
+
+    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
+        if not candidate.method:
+            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
+        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=spoken,
+                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
+        return load_encoder(fitted, device=device, store=open_store())
+
+    if not paired:
+        assert spec.alignment is not None
+        spoken = list(fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment)))
+        alone = [
+            candidate
+            for candidate in recommendation.candidates(len(spoken))
+            if not alignments.find_method(candidate.method).parallel
+        ]
+        return recommendation.recommend_labelled(labelled(tasks[0], spoken, encoder), alone)
     roles = recipe.role_prompts(prompts)
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
-    tasks = [name for name in others if is_task(name)]
-    others = [name for name in others if name not in tasks]
+    spoken = [pivot, *data[0]]
     judged: list[Any] = []
     if others:
         common = {code for name in others for code in corpora.load(name).languages} & data[0].keys()
@@ -190,13 +208,6 @@ def recommend(
         other = Recipe(spec_of(others, sorted(common)), recipe.raw, recipe.backbone)
         judged = [other.fit_vectors(prompt=prompt) for prompt in roles]
 
-    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
-        if not candidate.method:
-            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
-        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=[pivot, *data[0]],
-                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
-        return load_encoder(fitted, device=device, store=open_store())
-
     return recommendation.recommend(
         data[0],
         pivot,
@@ -205,7 +216,7 @@ def recommend(
         documents=data[1] if len(roles) > 1 else None,
         judge_documents=judged[1] if len(judged) > 1 else None,
         use=use,
-        labelled=[labelled(name, {pivot, *data[0]}, encoder) for name in tasks],
+        labelled=[labelled(name, spoken, encoder) for name in tasks],
     )
 
 

@@ -1,7 +1,5 @@
 """Translation by models: prompted causal language models, and sequence-to-sequence models such as opus-mt or NLLB."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any

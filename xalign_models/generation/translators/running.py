@@ -1,7 +1,5 @@
 """Translates many texts in batches, each text once; translations in the journal are reused."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Configuration of a LiRA model and its training; the defaults are the paper's where it states them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -26,8 +24,8 @@ from xalign_models.generation.translators import TranslatorSpec
 from xalign_models.specs import Dtype
 from xalign_models.training.lira.actor import RewardWeights
 from xalign_models.training.lira.adaptor import AlignedStreams, Sentence
-from xalign_models.training.lira.correlation import CorrelationConfig
 from xalign_models.training.lira.ndcg import RetrievalConfig
+from xalign_models.training.lira.ranks import CorrelationConfig
 
 
 class Stream(StrEnum):

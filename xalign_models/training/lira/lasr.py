@@ -1,7 +1,5 @@
 """Stage 2: the fusion learns similarity and retrieval; histories of earlier batches compensate for small ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +15,11 @@ from xalign_models.generation.journal import batched
 from xalign_models.languages import TaggedText
 from xalign_models.progress import live
 from xalign_models.training.lira.config import LasrConfig
-from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, document_id
 from xalign_models.training.lira.module import LiRA, grow, part_of, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
+from xalign_models.training.lira.ranks import similarity
 from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, process_count, shared
 

@@ -1,7 +1,5 @@
 """LiRA, from a configuration to the directory of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -33,8 +31,7 @@ from xalign_models.training.lira.lasr import Lasr
 from xalign_models.training.lira.module import LiRA, language_prompts
 from xalign_models.training.plan import FLOPS, TRAINED, Row, frozen_dtype, size_of, writing
 from xalign_models.training.processes import process_count, share_of
-from xalign_models.training.sampling import InOrder
-from xalign_models.training.session import Fit, Log, train_once, training_device
+from xalign_models.training.session import Fit, InOrder, Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
 Stage = TypeVar("Stage", Arca, Lasr)

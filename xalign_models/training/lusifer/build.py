@@ -1,7 +1,5 @@
 """Builds the model of a configuration, with gradients for exactly the parts that a stage trains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Configuration of a LUSIFER model and its two stages."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from functools import partial

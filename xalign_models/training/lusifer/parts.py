@@ -1,7 +1,5 @@
 """Loads the two checkpoints of LUSIFER, and checks that each is suitable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

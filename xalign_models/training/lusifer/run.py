@@ -1,7 +1,5 @@
 """LUSIFER, from a configuration to the directory of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from pathlib import Path

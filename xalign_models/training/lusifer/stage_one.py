@@ -5,8 +5,6 @@ and completion (it reads a question, the target is an answer). The language mode
 its causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.batching import similar_lengths
 from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.journal import batched
 from xalign_models.training.lusifer.connector import join

@@ -1,0 +1,176 @@
+"""The user's own queries, documents and judgements, in BEIR's layout.
+
+    <folder>/queries.jsonl       {"_id": "q1", "text": "a query", "lang": "de"}
+    <folder>/corpus.jsonl        {"_id": "d1", "title": "a title", "text": "a document", "lang": "en"}
+    <folder>/qrels/test.tsv      query-id <tab> corpus-id <tab> score
+
+Titles are optional. Where a record has no ``lang``, its language is found. Scores above zero are relevant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_models.corpora.base import Corpus, half, read_lines
+from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.files import file_digest, parse_json
+from xalign_models.languages import LanguageText, canonical
+
+QUERIES, DOCUMENTS, JUDGEMENTS = "queries.jsonl", "corpus.jsonl", "qrels"
+RARE = 0.02
+"""Share of the texts below which a language that was found is an error of the finder."""
+
+Texts = dict[str, LanguageText]
+"""Texts with their languages, by id."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Queries with relevant documents, among all documents.
+
+    Attributes:
+        queries: The judged queries.
+        documents: All documents, the candidates of every query; a title stands before its text.
+        relevant: Query id to document id to grade, a number above zero.
+        identity: Digest of the files and of the half.
+    """
+
+    queries: Mapping[str, tuple[str, str]]
+    documents: Mapping[str, tuple[str, str]]
+    relevant: Mapping[str, Mapping[str, float]]
+    identity: str
+
+    def corpus(self, name: str) -> Corpus:
+        """The texts of documents and judged queries by language."""
+        rows: dict[str, list[str]] = {}
+        for text, language in [*self.documents.values(), *self.queries.values()]:
+            rows.setdefault(language, []).append(text)
+        return Corpus(name, "monolingual", (), tuple(sorted(rows)), rows.__getitem__, lambda _: self.identity)
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a folder has queries or judgements, so that it is not parallel text."""
+    return (path / QUERIES).exists() or (path / JUDGEMENTS).is_dir()
+
+
+def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
+    """Read queries, documents and judgements.
+
+    Args:
+        path: The folder.
+        part: "" for all queries; ``fit`` and ``test`` are disjoint halves of them, with all documents.
+        seed: Random seed of the split.
+
+    Raises:
+        DataError: A file is missing, too large or malformed, an id is missing, repeated or unknown, or nothing is
+            judged; the message names the file and the line.
+    """
+    files = (path / QUERIES, path / DOCUMENTS, _judgements_file(path))
+    queries, documents = _texts(files[0]), _texts(files[1])
+    relevant = _judgements(files[2], queries, documents)
+    if part:
+        relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0], seed) == part}
+    if not relevant:
+        raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
+    identity = hashlib.sha256(" ".join((*map(file_digest, files), part, str(seed))).encode()).hexdigest()
+    spoken = _with_languages([*queries.values(), *documents.values()], path)
+    asked, stored = dict(zip(queries, spoken, strict=False)), spoken[len(queries) :]
+    judged = {query: asked[query] for query in relevant}
+    return Collection(judged, dict(zip(documents, stored, strict=True)), relevant, identity)
+
+
+def _judgements_file(path: Path) -> Path:
+    files = sorted((path / JUDGEMENTS).glob("*.tsv"))
+    chosen = [file for file in files if file.name == "test.tsv"] or files
+    if len(chosen) != 1:
+        names = ", ".join(file.name for file in files) or "no .tsv"
+        raise DataError(f"{path / JUDGEMENTS} has {names}; it needs test.tsv, or one file with query, document, score.")
+    return chosen[0]
+
+
+def _texts(path: Path) -> Texts:
+    """Texts by id; the language is None where the record has none."""
+    texts: Texts = {}
+    for number, line in _lines(path):
+        place = f"{path}, line {number}"
+        try:
+            record: dict[str, Any] = parse_json(line.encode(), place)
+            code = record.get("lang")
+            language = None if code is None else canonical(str(code))
+        except (FileError, UnicodeError) as error:
+            raise DataError(str(error)) from None
+        except LanguageError as error:
+            raise DataError(f"{place}: {error}") from None
+        identifier = record.get("_id", record.get("id"))
+        if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == "":
+            raise DataError(f"{place}: there is no id in the field '_id'.")
+        parts = [part for field in ("title", "text") if isinstance(part := record.get(field), str)]
+        if not (text := " ".join(parts).strip()):
+            raise DataError(f"{place}: there is no text in the field 'text'.")
+        if "\0" in text:
+            raise DataError(f"{place} has a NUL byte; it is not text.")
+        if str(identifier) in texts:
+            raise DataError(f"{place}: the id {str(identifier)[:80]!r} is repeated; give each record its own.")
+        texts[str(identifier)] = text, language
+    return texts
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The number, from 1, and the text of each line that is not blank."""
+    if not path.exists():
+        raise DataError(f"{path} is missing; own retrieval needs {QUERIES}, {DOCUMENTS} and {JUDGEMENTS}/test.tsv.")
+    return ((number, line) for number, line in enumerate(read_lines(path), 1) if line.strip())
+
+
+def _judgements(path: Path, queries: Texts, documents: Texts) -> dict[str, dict[str, float]]:
+    relevant: dict[str, dict[str, float]] = {}
+    for number, line in _lines(path):
+        fields, place = line.split("\t"), f"{path}, line {number}"
+        if number == 1 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}:
+            continue
+        if len(fields) != 3:
+            raise DataError(f"{place} has {len(fields)} columns; query, document and score are needed, with tabs.")
+        query, document = (field.strip() for field in fields[:2])
+        for identifier, known, name in ((query, queries, QUERIES), (document, documents, DOCUMENTS)):
+            if identifier not in known:
+                raise DataError(f"{place}: the id {identifier[:80]!r} is not in {name}.")
+        try:
+            grade = float(fields[2])
+        except ValueError:
+            grade = math.nan
+        if not math.isfinite(grade):
+            raise DataError(f"{place}: the score {fields[2][:80]!r} is not a number.")
+        if document in relevant.get(query, ()):
+            raise DataError(f"{place} judges {query[:80]!r} and {document[:80]!r} twice.")
+        relevant.setdefault(query, {})[document] = grade
+    positive = {q: {d: grade for d, grade in grades.items() if grade > 0} for q, grades in relevant.items()}
+    return {query: grades for query, grades in positive.items() if grades}
+
+
+def _with_languages(texts: Sequence[LanguageText], path: Path) -> list[tuple[str, str]]:
+    """The texts with a language each; where it is unknown, py3langid's choice of the languages that are not rare.
+
+    Raises:
+        DataError: py3langid is not installed.
+    """
+    unknown = [text for text, language in texts if language is None]
+    if not unknown:
+        return [(text, str(language)) for text, language in texts]
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise DataError(
+            f'{path} has records without "lang"; add it, or run: pip install "xalign[langid]", which finds languages.'
+        ) from None
+    finder = LanguageIdentifier.from_model_file(MODEL_FILE)
+    counts = Counter(finder.classify(text)[0] for text in unknown)
+    least = min(RARE * len(unknown), max(counts.values()))
+    finder.set_languages([code for code, count in counts.items() if count >= least])
+    found = iter([canonical(finder.classify(text)[0]) for text in unknown])
+    return [(text, language or next(found)) for text, language in texts]
