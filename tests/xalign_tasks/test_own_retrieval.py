@@ -168,10 +168,10 @@ def spoil_line(name, line):
         (spoil_line("corpus.jsonl", "[1]"), "line 5 is damaged: an object was expected"),
         (spoil_line("corpus.jsonl", "[" * 100_000), "line 5 is damaged"),
         (spoil_line("corpus.jsonl", '{"_id": "d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
-        (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: there is no id in the field '_id'"),
-        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "line 5: there is no id"),
-        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: there is no text"),
-        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": " "}'), "line 5: there is no text"),
+        (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: no id in the field 'id'"),
+        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "line 5: no id"),
+        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: no text"),
+        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": " "}'), "line 5: no text"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": "a\\u0000b"}'), "line 5 has a NUL byte"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": "\\ud800"}'), "half of a surrogate pair"),
         (
@@ -193,7 +193,7 @@ def spoil_line(name, line):
             "no query has a relevant",
         ),
         (lambda folder: (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "a.txt"), "it needs test.tsv"),
-        (lambda folder: (folder / "corpus.jsonl").unlink(), "corpus.jsonl is missing"),
+        (lambda folder: (folder / "corpus.jsonl").unlink(), "corpus.jsonl cannot be read: No such file"),
         (lambda folder: (folder / "queries.jsonl").write_bytes(b"\xff\xfe"), "is not UTF-8"),
     ],
 )
