@@ -10,8 +10,6 @@ Examples:
     LanguageError
 """
 
-from __future__ import annotations
-
 import re
 
 

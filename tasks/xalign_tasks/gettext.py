@@ -1,7 +1,5 @@
 """The embedded corpus as a task: translated interface strings, available from the package index alone."""
 
-from __future__ import annotations
-
 from xalign_models.corpora import GETTEXT_LANGUAGES, Corpus, load
 from xalign_models.errors import DataError
 from xalign_tasks.precision import PrecisionTask, precision_metadata

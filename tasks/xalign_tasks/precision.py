@@ -1,7 +1,5 @@
 """Precision@k over language pairs: each text is encoded once, every ordered pair is scored from the same vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

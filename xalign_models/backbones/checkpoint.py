@@ -31,6 +31,16 @@ def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any)
     return open_pretrained(AutoConfig, resolved, trust=trust, **changes)
 
 
+def is_decoder_only(config: Any) -> bool:
+    """Whether a checkpoint is a language model with causal attention, and neither an encoder nor an encoder-decoder."""
+    from transformers.models.auto import modeling_auto as auto
+
+    kind = config.model_type
+    writes = kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    both = getattr(config, "use_bidirectional_attention", None)  # EmbeddingGemma's
+    return writes and not config.is_encoder_decoder and both in (None, False)
+
+
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:
     """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 

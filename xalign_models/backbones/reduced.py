@@ -1,7 +1,5 @@
 """Truncated (Matryoshka), binary and int8 vectors: the module after a backbone that reduces its vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The application: its commands, the global options, and the handling of errors."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys
@@ -18,8 +16,10 @@ from xalign_models.cli.analysis import analyse
 from xalign_models.cli.assets import group as assets_group
 from xalign_models.cli.atlas import choose
 from xalign_models.cli.atlas import group as import_group
+from xalign_models.cli.atlas import updates as atlas_group
 from xalign_models.cli.common import err, fail, out
 from xalign_models.cli.gate import group as gate_group
+from xalign_models.cli.index import group as index_group
 from xalign_models.cli.leaderboard import leaderboard
 from xalign_models.cli.lira import translate
 from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
@@ -29,7 +29,7 @@ from xalign_models.cli.run import run
 from xalign_models.cli.store import group as store_group
 from xalign_models.cli.training import group as train_group
 from xalign_models.cli.trial import try_
-from xalign_models.cli.vectors import apply, parity
+from xalign_models.cli.vectors import apply, export, parity
 from xalign_models.cli.verify import audit, reproduce, verify
 from xalign_models.errors import XAlignError, one_line, plain
 from xalign_models.plugins import add_plugin
@@ -50,18 +50,25 @@ for _command in (recommend, run, leaderboard, translate, analyse, choose, publis
     app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
-for _command in (verify, reproduce, audit, apply, parity):
+for _command in (verify, reproduce, audit, apply, export, parity):
     app.command()(_command)
 app.add_typer(gate_group, name="gate")
 app.add_typer(assets_group, name="assets")
 app.add_typer(store_group, name="store")
 app.add_typer(train_group, name="train")
 app.add_typer(import_group, name="import")
+app.add_typer(index_group, name="index")
+app.add_typer(atlas_group, name="atlas")
 _EXTRAS = {
     "accelerate": "train",
+    "faiss": "faiss",
     "gguf": "llm",
+    "lancedb": "lancedb",
     "matplotlib": "plots",
+    "onnx": "onnx",
     "peft": "train",
+    "psycopg": "postgres",
+    "qdrant_client": "qdrant",
     "sacrebleu": "train",
     "sentencepiece": "llm",
 }

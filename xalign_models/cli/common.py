@@ -1,7 +1,5 @@
 """Shared code of the commands: consoles, options, lines, rows, JSON, and lists from options."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

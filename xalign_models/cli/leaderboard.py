@@ -86,13 +86,13 @@ def _write_page(
     output: Path, folder: Path, models: Collection[str] | None, tasks: Collection[str] | None, serve: bool
 ) -> None:
     """Write the page and, if requested, serve it until Ctrl-C."""
-    from xalign_models.atlas import load_atlas
     from xalign_models.atlas.measured import with_measured
+    from xalign_models.atlas.update import current
     from xalign_models.page import write_page
     from xalign_models.results.reading import read_results
 
     results = read_results(output)
-    atlas = with_measured(load_atlas(), output)
+    atlas = with_measured(current(), output)
     path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
     say(f"wrote {path}")
     if serve:

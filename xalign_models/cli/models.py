@@ -1,7 +1,5 @@
 """``xalign models | tasks | corpora | fit``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``xalign recommend``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

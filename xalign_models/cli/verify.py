@@ -1,7 +1,5 @@
 """``xalign verify | reproduce | audit``."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """A Ray cluster: its resources, the connection to it, and the loop that keeps its workers busy."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence

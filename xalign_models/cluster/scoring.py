@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xalign_models.cluster.cluster import Cluster, WorkerLostError, finished, result_of
-from xalign_models.cluster.grid import MOST, Unit
-from xalign_models.cluster.schedule import FittedModel, Schedule, Scored
+from xalign_models.cluster.schedule import MOST, FittedModel, Schedule, Scored, Unit
 from xalign_models.cluster.sharing import RecordingStore, SharedVectors
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware

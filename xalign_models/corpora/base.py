@@ -1,7 +1,5 @@
 """The class of corpora: text by language, with a fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Texts given on the command line, as a file or a corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

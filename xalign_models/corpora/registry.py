@@ -1,7 +1,5 @@
 """Corpora by name."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from xalign_models import alignments
 from xalign_models.backbones.endpoints.endpoint import Endpoint
-from xalign_models.backbones.endpoints.settings import Settings
-from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted

@@ -1,7 +1,5 @@
 """Records the texts that a task encodes, with their languages where the task provides them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any

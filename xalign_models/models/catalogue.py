@@ -1,7 +1,5 @@
 """The registered models as data: backbones times alignments."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xalign_models import plugins

@@ -1,7 +1,5 @@
 """Labelled tasks as judges of alignments, in the place of proxies."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path

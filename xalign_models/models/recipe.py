@@ -236,7 +236,7 @@ class Recipe:
         from sentence_transformers.sentence_transformer.modules import Normalize
 
         from xalign_models.alignments.module import module_of
-        from xalign_models.models.on_demand import FittedOnDemand
+        from xalign_models.models.fitting import FittedOnDemand
 
         modules: list[nn.Module] = [*self.reduced]
         if for_encoder and self.alignment:

@@ -34,6 +34,7 @@ const START = {
   size: "",
   licence: "",
   dimension: "",
+  adjusted: "",
 };
 // The languages of the results shown, without those that only the atlas has.
 const OWN_LANGUAGES = [...Array(DATA.own_labels).keys()].filter((label) => named(label)[1]);

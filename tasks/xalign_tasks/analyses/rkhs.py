@@ -1,7 +1,5 @@
 """Norm of the unnormalised mean of a text's input embeddings, the surrogate of LiRA's constant C (its Table 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

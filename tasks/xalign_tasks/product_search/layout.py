@@ -8,8 +8,6 @@ Locales are ``bd id my pk th ph vn``; another split's qrels lie beside ``test.js
 ``lang`` that is not its locale's. Scores above zero are relevant. Retrieval is within a locale.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """A generative model, alone or with LiRA's choice of a translation under each question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,7 @@ from xalign_models.device import pick_device
 from xalign_models.generation.language_model import LanguageModel
 from xalign_models.models.names import find_spec
 from xalign_models.training.lira.module import LiRA
-from xalign_tasks.reasoning.answers import final_number
-from xalign_tasks.reasoning.mgsm import Problem
+from xalign_tasks.reasoning.mgsm import Problem, final_number
 from xalign_tasks.reasoning.xcsqa import Question
 
 MOST_TOKENS = 320

@@ -1,7 +1,5 @@
 """X-CSQA (Lin et al. 2021): commonsense questions with five choices in sixteen languages, in its publisher's layout."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
