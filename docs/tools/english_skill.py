@@ -26,6 +26,8 @@ from sentence_transformers.util import batch_to_device
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from xalign_models.training.losses import DistillationLoss
+from xalign_models.training.lusifer.data.local import LOCAL
 
 import xalign_models
 from docs.tools.sources import ANALYSES, ROOT
@@ -36,9 +38,7 @@ from xalign_models.languages import from_iso639_1
 from xalign_models.paths import atomic_file, data_dir
 from xalign_models.progress import live
 from xalign_models.results.intervals import Sample, estimate
-from xalign_models.training.losses import DistillationLoss
 from xalign_models.training.lusifer.connector import join
-from xalign_models.training.lusifer.data.local import LOCAL
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.parts import base_of, load_encoder
 from xalign_models.training.lusifer.start import fit_connector
@@ -65,7 +65,10 @@ class Texts:
         topics.hf_subsets = TOPICS
         xnli.load_data()
         topics.load_data()
-        self.xnli = {code: [side[: ENGLISH_ROWS if code == ENGLISH else ROWS] for side in rows] for code, rows in xnli.dataset.items()}
+        self.xnli = {
+            code: [side[: ENGLISH_ROWS if code == ENGLISH else ROWS] for side in rows]
+            for code, rows in xnli.dataset.items()
+        }
         self.topics: Mapping[str, dict[str, tuple[list[str], list[str]]]] = topics.dataset
         assert root is not None
         rows = [line.split("\t") for line in read_lines(root / "sick_en" / "SICK_train.txt")[1 : SICK + 1]]
@@ -203,7 +206,9 @@ def languages_of(pairs: Sequence[tuple[str, str]]) -> list[str]:
 def translated(texts: Texts, language: str, premises: int) -> list[str]:
     """The texts to translate: XNLI's rows of the first premises, and SIB-200's test."""
     rows = texts.xnli[language]
-    return list(dict.fromkeys([*rows[0][: 3 * premises], *rows[1][: 3 * premises], *texts.topics[language]["test"][0][:100]]))
+    return list(
+        dict.fromkeys([*rows[0][: 3 * premises], *rows[1][: 3 * premises], *texts.topics[language]["test"][0][:100]])
+    )
 
 
 def entailment(texts: Texts, seeds: Sequence[System], teacher: System | None) -> Outcomes:
@@ -221,7 +226,8 @@ def entailment(texts: Texts, seeds: Sequence[System], teacher: System | None) ->
         extra = pair_features(*((teacher or system)(ENGLISH, side) for side in texts.sick[:2]))
         heads = [
             LogisticRegression(max_iter=5000).fit(
-                np.concatenate([english[halves != half], extra]), np.concatenate([labels[halves != half], texts.sick[2]])
+                np.concatenate([english[halves != half], extra]),
+                np.concatenate([labels[halves != half], texts.sick[2]]),
             )
             for half in (False, True)
         ]
@@ -277,18 +283,34 @@ def records(texts: Texts, folder: Path) -> Iterator[dict[str, Any]]:
                         used = {}
                         for code in languages:
                             units = slice(len(outcomes[code]))
-                            chosen = np.ones(len(outcomes[code]), bool) if quarter == "all" else quarters[skill][units] == quarter
+                            chosen = (
+                                np.ones(len(outcomes[code]), bool)
+                                if quarter == "all"
+                                else quarters[skill][units] == quarter
+                            )
                             used[code] = outcomes[code][chosen], encoder[skill][code][units][chosen]
                         spoken = {code: [code] for code in languages}
                         ours, theirs = (Sample.of({c: pair[i] for c, pair in used.items()}, spoken) for i in (0, 1))
                         interval = estimate(ours - theirs)
-                        values = 100 * np.array([ours.shares.sum(), (ours - theirs).shares.sum(), interval.low, interval.high])
+                        values = 100 * np.array(
+                            [ours.shares.sum(), (ours - theirs).shares.sum(), interval.low, interval.high]
+                        )
                         row = dict(zip(("score", "difference", "low", "high"), values.round(2), strict=True))
                         near = np.mean([alike[code] for code in languages]) if teacher and quarter == "all" else None
-                        yield {"skill": skill, "system": name, "head": head, "language": label, "quarter": quarter, **row, "fidelity": None if near is None else round(float(near), 3)}
+                        yield {
+                            "skill": skill,
+                            "system": name,
+                            "head": head,
+                            "language": label,
+                            "quarter": quarter,
+                            **row,
+                            "fidelity": None if near is None else round(float(near), 3),
+                        }
 
 
-def fidelity(system: System, teacher: System | None, english: Sequence[str], texts: Texts, skill: str, code: str) -> float:
+def fidelity(
+    system: System, teacher: System | None, english: Sequence[str], texts: Texts, skill: str, code: str
+) -> float:
     """Mean cosine with the English model's vectors of the English originals; NaN in another space."""
     own = texts.xnli[code][0] if skill == "XNLI" else texts.topics[code]["test"][0]
     if teacher is None or system.vectors.shape[1] != teacher.vectors.shape[1]:

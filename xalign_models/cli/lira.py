@@ -153,7 +153,7 @@ def lira(
     changes = [*(change or ()), *as_changes(**{"arca.seed": seed, "lasr.seed": seed})]
     read = load_config(split_list(config) or ["small"], changes, ablate)
     if plan:
-        from xalign_models.training.lira.texts import training_texts
+        from xalign_models.training.lira.data import training_texts
 
         print_plan(run.plan(read, len(set(training_texts(read)))))
         return

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,6 @@ from typer.core import TyperCommand, TyperOption
 from xalign_models.cli.common import Device, check_output, language_codes, print_rows, say, split_list, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from xalign_models.training.plan import Row
 
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
@@ -45,7 +44,7 @@ def report(name: str, directory: Path) -> None:
             tell(text)
 
 
-def print_plan(rows: Sequence[Row]) -> None:
+def print_plan(rows: Sequence["Row"]) -> None:
     """Print a plan and its total; one beyond all measure is an error."""
     from xalign_models.training.plan import checked
 

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from xalign_models.backbones.endpoints.openai import OpenAIEndpoint
-from xalign_models.backbones.endpoints.settings import Settings
-from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
 from xalign_models.errors import ModelError
 from xalign_models.generation.language_model import Completion, LanguageModel
 from xalign_models.specs import Dtype

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xalign_models.backbones.inputs import identify
 from xalign_models.errors import FileError, LanguageError
+from xalign_models.identification import identifiable, identify
 from xalign_models.index.base import Index, Rows
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
@@ -24,7 +24,7 @@ LETTERS = 300
 
 
 def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
-    """The canonical language of each row: its own, else ``lang``, else the one found in its text.
+    """The canonical language of each row: its own, else ``lang``, else the one found in its text, or ``und``.
 
     Raises:
         LanguageError: A row has no language and no text, or no language identifier is installed.
@@ -32,10 +32,10 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
     codes, texts = rows.langs or [None] * len(rows.ids), rows.texts or [None] * len(rows.ids)
     if not all(code or lang or text for code, text in zip(codes, texts, strict=True)):
         raise LanguageError("Some rows have neither a language nor a text; give --lang-column or --lang.")
-    return [
-        canonical(code or lang or "") if code or lang else identify(str(text)[:LETTERS])
-        for code, text in zip(codes, texts, strict=True)
-    ]
+    given = [canonical(code or lang or "") if code or lang else None for code in codes]
+    unknown = [str(text)[:LETTERS] for code, text in zip(given, texts, strict=True) if code is None]
+    found = iter(identify(unknown, identifiable()) if unknown else ())
+    return [code or next(found).language for code in given]
 
 
 def mapped(maps: Maps, vectors: AnyFloats, codes: list[str], prompt: str | None = None) -> AnyFloats:
