@@ -1,7 +1,5 @@
 """A trial: whether alignment helps a model on the user's own text, judged on a half that nothing was fitted on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``xalign try``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -20,6 +20,7 @@ from typing import Any
 from xalign_models.corpora.base import Corpus, half, read_lines
 from xalign_models.errors import DataError, FileError, LanguageError
 from xalign_models.files import file_digest, parse_json
+from xalign_models.identification import UNDETERMINED, identifiable, identify
 from xalign_models.languages import LanguageText, canonical
 
 QUERIES, DOCUMENTS, JUDGEMENTS = "queries.jsonl", "corpus.jsonl", "qrels"
@@ -76,7 +77,7 @@ def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
     if not relevant:
         raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
     identity = hashlib.sha256(" ".join((*map(file_digest, files), part, str(seed))).encode()).hexdigest()
-    spoken = _with_languages([*queries.values(), *documents.values()], path)
+    spoken = _with_languages([*queries.values(), *documents.values()])
     asked, stored = dict(zip(queries, spoken, strict=False)), dict(zip(documents, spoken[len(queries) :], strict=True))
     return Collection({query: asked[query] for query in relevant}, stored, relevant, identity)
 
@@ -165,24 +166,19 @@ def _judgements(path: Path, queries: Container[str], documents: Container[str]) 
     return {query: grades for query, grades in positive if grades}
 
 
-def _with_languages(texts: Sequence[LanguageText], path: Path) -> list[tuple[str, str]]:
-    """The texts with a language each; where it is unknown, py3langid's choice of the languages that are not rare.
+def _with_languages(texts: Sequence[LanguageText]) -> list[tuple[str, str]]:
+    """The texts with a language each; an unknown one is found among those that are not rare, or is the most frequent.
 
     Raises:
-        DataError: py3langid is not installed.
+        LanguageError: py3langid, which finds languages, is not installed.
     """
     unknown = [text for text, language in texts if language is None]
-    if not unknown:
-        return [(text, str(language)) for text, language in texts]
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise DataError(
-            f'{path} has records without "lang"; add it, or run: pip install "xalign[langid]", which finds languages.'
-        ) from None
-    finder = LanguageIdentifier.from_model_file(MODEL_FILE)
-    counts = Counter(finder.classify(text)[0] for text in unknown)
-    least = min(RARE * len(unknown), max(counts.values()))
-    finder.set_languages([code for code, count in counts.items() if count >= least])
-    found = iter([canonical(finder.classify(text)[0]) for text in unknown])
+    found: Iterator[str] = iter(())
+    if unknown:
+        counts = Counter(language for language, _ in identify(unknown, identifiable()) if language != UNDETERMINED)
+        counts.update(language for _, language in texts if language)
+        if not counts:
+            raise DataError('No language is found in the records; add "lang" to each.')
+        common = [code for code, count in counts.most_common() if count >= RARE * len(unknown)] or [*counts]
+        found = (common[0] if code == UNDETERMINED else code for code, _ in identify(unknown, common))
     return [(text, language or next(found)) for text, language in texts]

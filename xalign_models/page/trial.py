@@ -1,7 +1,5 @@
 """A trial as a page: the answer first, then the scores, what it costs, and what to do next."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path
