@@ -69,7 +69,7 @@ def audit(
 ) -> None:
     """Show what an index holds, how its languages mix, and the recall to expect of each method."""
     from xalign_models.index import working
-    from xalign_models.index.report import page
+    from xalign_models.index.auditing import page
     from xalign_models.paths import atomic_write_text
 
     with source.open() as index:

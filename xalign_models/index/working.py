@@ -12,8 +12,8 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
+from xalign_models.index.filling import fill, languages_of, mapped
 from xalign_models.index.forensics import encoded_again
-from xalign_models.index.writing import fill, languages_of, mapped
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
 from xalign_models.models.building import raw_encoder
@@ -148,7 +148,7 @@ def migrate(
         }
         with atomic_directory(output) as folder:
             np.savez(folder / MAP, **arrays)
-            (folder / RECORD).write_text(json.dumps({**asked, **losses.to_dict()}, indent=2), encoding="utf-8")
+            (folder / RECORD).write_text(json.dumps({**asked, **losses}, indent=2), encoding="utf-8")
     record, arrays = read_json(output / RECORD), read_npz(output / MAP)
     layers = tuple((arrays[f"{i}W"], arrays[f"{i}b"]) for i in range(len(arrays) // 2))
 

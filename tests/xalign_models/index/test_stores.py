@@ -10,7 +10,7 @@ import pytest
 from tests.xalign_models.index.conftest import DIM, rows
 from xalign_models.errors import FileError, ModelError
 from xalign_models.index.base import Columns, open_index
-from xalign_models.index.writing import fill
+from xalign_models.index.filling import fill
 
 COUNT = 50
 ROTATION = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))[0].astype(np.float32)
@@ -105,7 +105,7 @@ def test_vectors_of_other_maps_in_the_second_column_are_found(stored):
         index.add(DIM)
         ids, vectors = content(index)
         index.write(ids[:COUNT], vectors[:, ::-1].copy())
-        with pytest.raises(FileError, match="of other maps"):
+        with pytest.raises(FileError, match="differs from the vectors"):
             fill(index, rotated)
 
 
