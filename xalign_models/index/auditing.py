@@ -135,7 +135,7 @@ def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict
 
 def page(source: str, tables: Tables) -> str:
     """The tables as a page, in HTML; every text in it is escaped, and its policy admits nothing but its style."""
-    name = escape(source.rpartition("@")[2], "html")  # without the password of a database
+    name = escape(source, "html")
     head = f"<!doctype html><html lang=en><meta charset=utf-8>{POLICY}<title>{name}</title><style>{sheet()}</style>"
     parts = [f"{head}<main style='padding: 1rem'><h1>Audit of {name}</h1>\n"]
     for title, rows in tables.items():

@@ -133,3 +133,14 @@ def test_a_column_that_does_not_exist_is_named(stored):
     source, columns = stored(rows(COUNT))
     with pytest.raises(FileError, match="--lang-column"):
         open_index(source, Columns(lang="speech", texts=columns.texts))
+
+
+def test_a_source_holds_no_password(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_postgres
+
+    source, _ = put_postgres(rows(5), tmp_path, request)
+    with closing(open_index(source.replace("postgres:@", "postgres:secret@"))) as index:
+        assert "secret" not in index.source
+    with pytest.raises(FileError) as raised:
+        open_index("postgresql://me:secret@127.0.0.1:1/db#docs")
+    assert "secret" not in str(raised.value)

@@ -137,8 +137,8 @@ def test_rows_without_language_and_text_are_refused(workdir, xalign):
 
 
 def test_the_page_is_inert():
-    text = page("postgresql://me:secret@host/db#t", {"<b>": [{"<script>": "<img src=x onerror=alert(1)>"}], "none": []})
+    text = page("<i>#t", {"<b>": [{"<script>": "<img src=x onerror=alert(1)>"}], "none": []})
     assert "<img" not in text
     assert "<script" not in text
-    assert "secret" not in text
+    assert "<i>" not in text
     assert "default-src 'none'" in text
