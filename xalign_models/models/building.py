@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
 from xalign_models.device import each, pick_device
+from xalign_models.errors import ModelError
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
+from xalign_models.portable.loading import load_map
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
 
 if TYPE_CHECKING:
@@ -29,12 +31,13 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     are loaded only if they are sentence-transformers' or xalign's: code in a directory is not run.
 
     Args:
-        model: A registered name, a directory, or a hub id.
+        model: A registered name, a directory, or a hub id; or a map that comes with xalign, such as
+            ``map:multilingual-e5-small->all-MiniLM-L6-v2``; see :mod:`~xalign_models.models.ready`.
         device: cpu, cuda or mps; by default the best available.
         **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
 
     Raises:
-        ModelError: The model is unknown, or a directory with custom modules.
+        ModelError: The model is unknown, or a directory with custom modules; or a ready map got overrides.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -47,6 +50,14 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     from xalign_models.models.provenance import check_prompts
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
+    if model.startswith("map:"):
+        from xalign_models.models.ready import Bridge
+
+        if overrides:
+            raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
+        maps = load_map(model)
+        queries, index = (load(maps.settings[side], device=device) for side in ("queries", "index"))
+        return AlignedSentenceTransformer.adopt(Bridge.of(queries, index, maps), None)
     located = locate(model, **overrides)
     if located.saved and located.card is not None:
         saved = loading.open_directory(located.card.files, pick_device(device))
