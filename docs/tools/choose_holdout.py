@@ -245,7 +245,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def languages(atlas: Atlas) -> Iterator[Row]:
-    """Points that the first pick loses, and errors of predictions, in languages that all tasks lack, a tenth at a time."""
+    """Points that the first pick loses, and errors of predictions, in languages left out a tenth at a time."""
     like = whole = scores_of(atlas)
     codes = [code for code in whole.languages if any(whole.count(kind, code) for kind in TASKS)]
     fold = dict(zip(codes, np.random.default_rng(3).integers(0, 10, len(codes)), strict=True))
