@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.choose import Wish, choose
-from xalign_models.atlas.factors import SAME_TEXT, Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Factors, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.statistics import rank_groups
 from xalign_models.atlas.table import TASKS, PublishedModel
@@ -328,6 +328,7 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
         truth = float(column.scores[column.row[model], at, own].mean())
         row, width = models.index(model), table.scales[TASKS.index(column.kind)]
         ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
+        ends[0], ends[2] = ends[0] * (ends[0] >= LEAST), max(ends[2], float(ends[2] > MOST))
         hits.append(ends[0] <= truth <= ends[2])
         gaps.append(100 * abs(ends[1] - truth))
         for measure, value in zip(("low", "predicted", "high", "other revision"), (*ends, truth), strict=True):

@@ -220,7 +220,7 @@ def _scales(
                     for flag in (True, False):
                         gains[number][flag].append((errors / lacking.clip(0.1))[whole & (on == flag)])
     scales = np.array(
-        [np.quantile(np.concatenate(found), COVERED) if sum(map(len, found)) else 2.0 for found in ratios]
+        [max(np.quantile(np.concatenate(found), COVERED), 0.1) if sum(map(len, found)) else 2.0 for found in ratios]
     )
     effects = np.array(
         [
@@ -336,7 +336,7 @@ def _left_out(
             own = [languages[place] for place in places]
             matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
             ratios.append(np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None])
-    return float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)) if ratios else 2.0
+    return max(float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)), 0.1) if ratios else 2.0
 
 
 def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[str]) -> Scores:

@@ -16,8 +16,8 @@ QUERIES = {
     "Arabic": "arb-Arab", "العربية": "arb-Arab", "Egyptian Arabic": "arz-Arab", "arz": "arz-Arab", "zh": "zho-Hans",
     "zh-TW": "zho-Hant", "zh-Hant": "zho-Hant", "zho_Hant": "zho-Hant", "Chinese (Traditional)": "zho-Hant",
     "pt-BR": "por-Latn", "sr-Latn": None, "srp-Cyrl": "srp-Cyrl", "Hindi": "hin-Deva", "no": "nob-Latn",
-    "tl": "tgl-Latn", "yue": "yue-Hant", "iw": "heb-Hebr", "Javanese": "jav-Latn", "ka": "kat-Geor", "Hawaiian": "haw-Latn",
-    "Kurdish": None,
+    "tl": "tgl-Latn", "yue": "yue-Hant", "iw": "heb-Hebr", "Javanese": "jav-Latn", "ka": "kat-Geor",
+    "Hawaiian": "haw-Latn", "Kurdish": None,
 }  # fmt: skip
 """31 words for languages, and what they mean; None is a language that the table may have or lack."""
 

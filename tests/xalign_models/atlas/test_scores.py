@@ -107,5 +107,5 @@ def test_every_language_of_flores_has_a_score_of_every_kind():
         for code in ("quy-Latn", "kat-Geor", "haw-Latn", "swh-Latn"):
             row = scores.row(kind, code)
             assert (
-                (0 < row.low) & (row.low <= row.score + 1e-9) & (row.score <= row.high + 1e-9) & (row.high < 1)
+                (row.low > 0) & (row.low <= row.score + 1e-9) & (row.score <= row.high + 1e-9) & (row.high < 1)
             ).all()
