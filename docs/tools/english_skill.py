@@ -25,6 +25,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from xalign_models.training.losses import DistillationLoss
 
 import xalign_models
 from docs.tools.sources import ANALYSES, ROOT
@@ -35,7 +36,6 @@ from xalign_models.languages import from_iso639_1
 from xalign_models.paths import atomic_file, data_dir
 from xalign_models.progress import live
 from xalign_models.results.intervals import Sample, estimate
-from xalign_models.training.losses import DistillationLoss
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.data.base import LOCAL
 from xalign_models.training.lusifer.module import Lusifer, modules_of
