@@ -68,6 +68,7 @@ def models(
         print_rows(rows, json)
         if not rows:
             tell(f"No registered name contains {match!r}.")
+            raise typer.Exit(1)
         return
     backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)

@@ -17,6 +17,7 @@ from xalign_models.cli.common import (
     Output,
     Tasks,
     err,
+    known_languages,
     language_codes,
     print_json,
     set_data,
@@ -45,7 +46,9 @@ def run(
     models: Models = None,
     tasks: Tasks = None,
     benchmark: Annotated[str | None, Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
-    languages: Annotated[list[str] | None, Option(help="Language codes, `core` (22) or `all`.")] = None,
+    languages: Annotated[
+        list[str] | None, Option(help="Language codes, `core` (22) or `all`.", callback=known_languages)
+    ] = None,
     data: Data = None,
     output: Output = ".",
     *,
