@@ -1,7 +1,5 @@
 """Registers the tasks, benchmarks and analyses of this package by their import paths, so that lists import none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Language models behind a server with OpenAI's chat protocol, such as vLLM or SGLang, in place of own weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

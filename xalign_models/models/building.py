@@ -21,6 +21,7 @@ from xalign_models.errors import ModelError
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.provenance import check_prompts, split
+from xalign_models.models.ready import Bridge
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 from xalign_models.portable.loading import load_map
@@ -55,8 +56,6 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         True
     """
     if model.startswith("map:"):
-        from xalign_models.models.ready import Bridge
-
         if overrides:
             raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
         maps = load_map(model)

@@ -1,7 +1,5 @@
 """Writes the maps of a model for services without xalign: as files for numpy, or as an ONNX graph."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

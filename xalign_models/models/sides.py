@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import mteb
 import numpy as np
 from torch.utils.data import DataLoader
 
@@ -159,8 +160,6 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
         raise LanguageError(f"--judge {name} has no part across {', '.join(sorted(languages))}; it needs {needed}.")
 
     def score(candidate: Candidate) -> tuple[Scored, Scored]:
-        import mteb
-
         task.hf_subsets = list(subsets)
         with tempfile.TemporaryDirectory() as folder:
             quiet = {"show_progress_bar": False, "co2_tracker": False}

@@ -1,7 +1,5 @@
 """Searches in many languages on the untouched index of an English model, by a map that comes with xalign."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 from pathlib import Path
