@@ -402,7 +402,7 @@ def test_a_labelled_task_replaces_the_proxy_of_its_kind_and_excludes():
 
 def test_a_task_judges_by_its_items(workdir, tiny_model, write_text, monkeypatch):
     from xalign_models.models.building import load_encoder
-    from xalign_models.models.sides import is_task, labelled
+    from xalign_models.models.labelled import is_task, labelled
 
     monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
     assert is_task("OwnParallel") and not is_task("ntrex") and not is_task("own:folder")

@@ -21,10 +21,10 @@ from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder, raw_encoder
 from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, is_label, slug
 from xalign_models.models.recipe import Recipe
-from xalign_models.models.sides import is_task, labelled
 from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
 

@@ -4,16 +4,15 @@ The map predicts the old model's vector of a query from the new one's, as in Dri
 fitted on the same texts encoded by both models; one map serves all languages. Dimensions may differ.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import corpora
 from xalign_models.alignments.lowrank import LowRank, low_rank
-from xalign_models.alignments.networks import residual
 from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
@@ -26,6 +25,10 @@ from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 
 Layers = tuple[tuple[Float64, Float64], ...]
 """Dense layers W (d, m) and b (m,), with a ReLU between two of them."""
@@ -56,6 +59,8 @@ def residual_network(x: AnyFloats, y: AnyFloats) -> Layers:
     The first has the units of the network and those of z and -z, which the second subtracts: z = relu(z) - relu(-z).
     Drift-Adapter's network starts from x itself, which has a meaning only if both models have one space.
     """
+    from xalign_models.alignments.networks import residual
+
     settings = Residual().get_params()
     del settings["pivot"]
     weight, shift = similarity(x, y)
@@ -148,6 +153,9 @@ def fit(
         AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
+    import torch
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
     check(method)
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:

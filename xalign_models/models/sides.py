@@ -1,25 +1,17 @@
 """Tells models the language of each side of mteb's cross-lingual tasks, whose subsets name both languages only.
 
-A task keeps its text, metric, name and revision; the subset's name becomes the language of the texts to encode.
+A task keeps its text, metric, name and revision. For models of xalign, the subset's name is replaced by the language of
+the texts to encode.
 """
 
-import tempfile
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import mteb
-import numpy as np
 from torch.utils.data import DataLoader
 
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.mteb import check_task, get_task
-from xalign_models.plugins import CORPORA, Part
-from xalign_models.recommend import CLASSIFICATION, RETRIEVAL, SIMILARITY, Candidate, Labelled
-from xalign_models.recommend.proxies import Scored
-from xalign_models.results.items import load_items, outcomes_of
 
 SEARCHES = {
     "BelebeleRetrieval": ("document", "query"),
@@ -114,64 +106,3 @@ class _WithLanguages:
 
 def _codes(codes: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(canonical, codes)))
-
-
-USES = {
-    "BitextMining": RETRIEVAL, "Retrieval": RETRIEVAL, "Reranking": RETRIEVAL, "STS": SIMILARITY,
-    "Classification": CLASSIFICATION, "PairClassification": CLASSIFICATION,
-}  # fmt: skip
-"""Kind of use by mteb's type of task."""
-
-
-def is_task(name: str) -> bool:
-    """Whether a name to judge by is a task's and not a corpus's."""
-    try:
-        check_task(name)
-    except DataError:
-        return False
-    return name not in CORPORA
-
-
-def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
-    """A task's subsets in some languages, scored item by item with the encoder of each candidate.
-
-    A subset is across languages if its texts are of more than one; one that lists a single language, if those that it
-    needs are.
-
-    Raises:
-        DataError: The task is unknown, of another type, or keeps no outcomes of single items.
-        LanguageError: No subset is across the languages.
-    """
-    task: Any = get_task(Part(name))
-    getattr(task, "identify", lambda: None)()  # own text has subsets once it is open
-    if task.metadata.type not in USES:
-        raise DataError(f"--judge {name}: tasks of type {task.metadata.type} do not judge; use {', '.join(USES)}.")
-    spoken = {
-        subset: {*getattr(task, "needs", ()), *codes}
-        for subset, codes in task.metadata.hf_subsets_to_langscripts.items()
-    }
-    subsets = [subset for subset in task.hf_subsets if spoken[subset] <= {*languages}]
-    listed = {subset: [*codes] for subset, codes in task.metadata.eval_langs.items()} if subsets else {}
-    within = {
-        subset for subset in subsets if len({*(listed[subset] if len(listed[subset]) > 1 else spoken[subset])}) == 1
-    }
-    if not set(subsets) - within:
-        needed = ", ".join(sorted(set.union(*spoken.values())))
-        raise LanguageError(f"--judge {name} has no part across {', '.join(sorted(languages))}; it needs {needed}.")
-
-    def score(candidate: Candidate) -> tuple[Scored, Scored]:
-        task.hf_subsets = list(subsets)
-        with tempfile.TemporaryDirectory() as folder:
-            quiet = {"show_progress_bar": False, "co2_tracker": False}
-            result = mteb.evaluate(encoder(candidate), task, cache=None, prediction_folder=folder, **quiet)
-            items = load_items(Path(folder) / f"{name}.npz")
-        parts: tuple[dict[str, Any], dict[str, Any]] = {}, {}
-        for row in (row for rows in result.task_results[0].scores.values() for row in rows):
-            subset = row["hf_subset"]
-            outcomes = outcomes_of(items[subset], row["main_score"]) if subset in items else None
-            if outcomes is None:
-                raise DataError(f"--judge {name}: it keeps no outcomes of single items, so no test is possible.")
-            parts[subset in within][subset] = np.arange(len(outcomes), dtype=np.uint32), outcomes.astype(float)
-        return parts
-
-    return Labelled(USES[task.metadata.type], name, score)
