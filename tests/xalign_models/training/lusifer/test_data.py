@@ -252,5 +252,5 @@ def test_given_negatives_stand_before_those_that_are_mined(monkeypatch):
     monkeypatch.setattr(stages, "rows_of", lambda *_: given)
     monkeypatch.setattr(stages, "mine", lambda rows, *_: [(*row, "near", "nearer") for row in rows[:1]])
     stage = Stage("tuned", ("llm",), (DataConfig("snli"),), mining=Miner("any", 2))
-    config = LusiferConfig(None, "writer", {"llm": 1}, {1: None, 2: stage})
+    config = LusiferConfig(None, "writer", {1: None, 2: stage})
     assert stages.read(config, 2, "cpu").rows == {"snli": [("q1", "p1", "contradiction 1", "near")]}
