@@ -182,7 +182,7 @@ def test_type_checks_messages_and_lower_rooms_are_no_arrows():
         "PLACE = 'xalign_models.alignments.lir'\n"
     )
     assert wrong("xalign_models.alignments.made_up", source) == set()
-    assert wrong("xalign_tasks.made_up", "P = 'xalign_tasks.flores'\nfrom xalign_models import models") == set()
+    assert wrong("xalign_tasks.made_up", "P = 'xalign_tasks.parallel'\nfrom xalign_models import models") == set()
 
 
 def test_a_circle_is_found():

@@ -6,8 +6,6 @@ Every part fits the factors anew without what it holds out. Only the number of s
 from the whole table where a part fits dozens of times (first picks, languages); the parts on intervals scale them anew.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace

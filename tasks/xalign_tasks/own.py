@@ -1,7 +1,5 @@
 """Shared code of the tasks on the user's own text: its place, its name, and models that were fitted on it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A model's score is its mean over the languages, and over the kinds if none is as
 end of their interval: a score that is measured whole has none, and one that rests on little has a wide one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

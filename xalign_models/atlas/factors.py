@@ -6,8 +6,6 @@ observed cells, with a weak normal prior on w and a weak inverse-gamma prior on 
 A cell is a language of a column in one pairing: alone, with English, or with other languages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

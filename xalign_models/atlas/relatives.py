@@ -1,7 +1,5 @@
 """Scores in languages that no task has, from languages like them: a Gaussian process over kinds and languages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any

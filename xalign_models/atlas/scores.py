@@ -10,8 +10,6 @@ where f is the share of the row's tasks that the model lacks: a score that is me
 spreads a and b are those of the predictions' standard errors, scaled so that 90% of held-out scores lie inside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property

@@ -3,8 +3,6 @@
 Formulas are in ``docs/atlas.md``. All values are differences or means of scores between -1 and 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

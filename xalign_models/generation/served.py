@@ -1,7 +1,5 @@
 """Language models behind a server with OpenAI's chat protocol, such as vLLM or SGLang, in place of own weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -79,7 +77,6 @@ class ServedModel:
             return list(pool.map(ask, prompts))
 
     def _completion(self, answer: Any) -> Completion | ModelError:
-        """The completion in an answer."""
         try:
             choice = answer["choices"][0]
             text, reason = choice["message"]["content"], choice.get("finish_reason")

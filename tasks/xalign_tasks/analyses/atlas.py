@@ -32,11 +32,7 @@ MODELS, GROUPS, RANKED = 14, 12, 25
 
 
 def analyse(request: Request) -> Findings:
-    """Statistics of evenness, their correlations with size, dimension and date, and rank groups.
-
-    Raises:
-        XAlignError: The families of languages are unavailable.
-    """
+    """Statistics of evenness, their correlations with size, dimension and date, and rank groups."""
     atlas = load_atlas()
     measured = ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
     columns = [(column, of) for column, of in measured if len(of.models) >= FEWEST]
@@ -89,11 +85,7 @@ def short(model: str) -> str:
 
 @figures.styled()
 def draw_groups(atlas: Atlas) -> dict[str, Figure]:
-    """Heat maps of families and scripts on NTREX, and the ranks that chance allows.
-
-    Raises:
-        AssetError: The families of languages are unavailable.
-    """
+    """Heat maps of families and scripts on NTREX, and the ranks that chance allows."""
     return {
         "families": _heat_map(atlas, "family", family),
         "scripts": _heat_map(atlas, "script", lambda language: language.split("-")[1]),
