@@ -35,12 +35,12 @@ from xalign_models.languages import from_iso639_1
 from xalign_models.paths import atomic_file, data_dir
 from xalign_models.progress import live
 from xalign_models.results.intervals import Sample, estimate
-from xalign_models.training.losses import DistillationLoss
 from xalign_models.training.lusifer.connector import join
-from xalign_models.training.lusifer.data.local import LOCAL
+from xalign_models.training.lusifer.data.base import LOCAL
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.parts import base_of, load_encoder
 from xalign_models.training.lusifer.start import fit_connector
+from xalign_models.training.objective import DistillationLoss
 from xalign_tasks.zero_shot import SIB200ZeroShot, XNLIZeroShot
 from xalign_tasks.zero_shot.xnli import pair_features
 
