@@ -31,9 +31,6 @@ class OwnTask(JointTask):
         seed: mteb's seed.
         path: The directory or table; with ``fit:`` or ``test:`` before it, half of it.
         **kwargs: mteb's options.
-
-    Attributes:
-        text_name: Name of the text.
     """
 
     corpus_name = "own"
@@ -48,17 +45,11 @@ class OwnTask(JointTask):
             self.identify()
 
     def local_corpus(self) -> Corpus:
-        """The user's text.
-
-        Raises:
-            DataError: No path was given, or the path holds no text of this kind.
-        """
+        """The user's text, or a DataError if there is no path or no text of this kind."""
         place = self._place or own_paths().get(self.text_name)
         if place is None:
-            name = self.text_name
-            raise DataError(
-                f"{self.metadata.name} needs your text: --data {name}=DIR on the command line, or {VARIABLE}=DIR."
-            )
+            option = f"--data {self.text_name}=DIR on the command line"
+            raise DataError(f"{self.metadata.name} needs your text: {option}, or {VARIABLE}=DIR.")
         part, path = place
         named(f"own:{path}")
         if (task := own_task(self.text_name, path)) != self.metadata.name:
@@ -82,11 +73,8 @@ class OwnTask(JointTask):
         if not rows:
             return {}
         if not os.environ.get(ALLOW):
-            meta: Any = getattr(model, "mteb_model_meta", None)
-            raise DataError(
-                f"{meta.name} was fitted on {rows} of these rows; fit it on own:fit:DIR and score --data own=test:DIR, "
-                f"or set {ALLOW}=1."
-            )
+            name, remedy = model.mteb_model_meta.name, "fit it on own:fit:DIR and score --data own=test:DIR"
+            raise DataError(f"{name} was fitted on {rows} of these rows; {remedy}, or set {ALLOW}=1.")
         return {FITTED: rows / total}
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:

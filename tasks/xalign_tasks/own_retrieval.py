@@ -50,11 +50,7 @@ class OwnRetrieval(OwnTask):
         return collection.corpus(self.text_name), {pair_name(*pair): [*pair] for pair in sorted(pairs)}
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
-        """Scores of the subsets, and the nDCG@10 of each query.
-
-        Raises:
-            DataError: The model was fitted on queries of the task.
-        """
+        """Scores of the subsets, and the nDCG@10 of each query; a model fitted on the queries is a DataError."""
         _, collection, fitted = self.corpus, self.collection, self.fitted(scoring.model)
         relevant = list(collection.relevant.values())
         place = {document: row for row, document in enumerate(collection.documents)}
@@ -79,25 +75,20 @@ class OwnRetrieval(OwnTask):
 
         best = np.empty((len(queries), min(TOP, len(pool))), dtype=np.int64)
         counts = target_counts(queries, pool, targets, best, adjust=tied)
-        of_targets = of_pool[targets]
         overall = graded_measures(ranks_without(counts, targets >= 0), gains)["ndcg_at_10"].mean()
         scores, items = {}, {}
         for subset in sorted(subsets):
             query, document = self.metadata.eval_langs[subset]
-            spoken, kept = of_queries == query, (of_targets == document) & (targets >= 0)
+            spoken, kept = of_queries == query, (of_pool[targets] == document) & (targets >= 0)
             asked = spoken & kept.any(axis=1)
             measures = graded_measures(ranks_without(counts[asked], kept[asked]), gains[asked])
             items[subset] = measures["ndcg_at_10"].astype(np.float32)
             means = {name: float(values.mean()) for name, values in measures.items()}
             means["same" if query == document else "cross"] = means["ndcg_at_10"]
+            means["language_in_top_10"] = float((of_pool[best[spoken]] == document).mean())
             shares = kept[spoken].sum(axis=1) / (targets[spoken] >= 0).sum(axis=1)
-            scores[subset] = {
-                **means,
-                "language_in_top_10": float((of_pool[best[spoken]] == document).mean()),
-                "language_of_relevant": float(shares.mean()),
-                "ndcg_at_10_all_languages": float(overall),
-                **fitted,
-            }
+            means["language_of_relevant"] = float(shares.mean())
+            scores[subset] = {**means, "ndcg_at_10_all_languages": float(overall), **fitted}
         return scores, items
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:

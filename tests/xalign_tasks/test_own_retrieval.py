@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -168,10 +169,10 @@ def spoil_line(name, line):
         (spoil_line("corpus.jsonl", "[1]"), "line 5 is damaged: an object was expected"),
         (spoil_line("corpus.jsonl", "[" * 100_000), "line 5 is damaged"),
         (spoil_line("corpus.jsonl", '{"_id": "d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
-        (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: there is no id in the field '_id'"),
-        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "line 5: there is no id"),
-        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: there is no text"),
-        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": " "}'), "line 5: there is no text"),
+        (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: no id in the field 'id'"),
+        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "line 5: no id"),
+        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: no text"),
+        (spoil_line("corpus.jsonl", '{"_id": "d9", "text": " "}'), "line 5: no text"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": "a\\u0000b"}'), "line 5 has a NUL byte"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": "\\ud800"}'), "half of a surrogate pair"),
         (
@@ -193,7 +194,7 @@ def spoil_line(name, line):
             "no query has a relevant",
         ),
         (lambda folder: (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "a.txt"), "it needs test.tsv"),
-        (lambda folder: (folder / "corpus.jsonl").unlink(), "corpus.jsonl is missing"),
+        (lambda folder: (folder / "corpus.jsonl").unlink(), "corpus.jsonl cannot be read: No such file"),
         (lambda folder: (folder / "queries.jsonl").write_bytes(b"\xff\xfe"), "is not UTF-8"),
     ],
 )
@@ -255,3 +256,31 @@ def test_a_model_fitted_on_the_queries_is_refused_and_one_fitted_on_the_other_ha
     assert all(
         math.isfinite(value) for found in test.evaluate(model, encode_kwargs={}).values() for value in found.values()
     )
+
+
+def test_the_commands_take_own_retrieval_as_any_other_task(xalign, workdir, tiny_model, planted):
+    rng = np.random.default_rng(0)
+    langs = {"de": "w1 w2 w3", "en": "w4 w5 w6"}
+    stored = [(f"{c}{i}", f"{langs[c]} w{10 + i}", c) for c in langs for i in range(40)]
+    asked = [(f"q{c}{i}", f"{langs[c]} w{10 + i} w{60 + rng.integers(30)}", c) for c in langs for i in range(40)]
+    qrels = [(f"q{a}{i}", f"{b}{i}", 1) for a in langs for b in langs for i in range(40)]
+    write(workdir / "search", asked, stored, qrels)
+    status, out, _ = xalign("run", "-m", tiny_model, "-t", "OwnRetrieval", "--data", "own=search", "--json")
+    assert status == 0
+    pairs = {"deu_Latn-deu_Latn", "deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-eng_Latn"}
+    assert json.loads(out)[0]["scores"]["test"].keys() == pairs
+    assert xalign("gate", "--update")[0] == xalign("gate")[0] == 0
+    assert "OwnRetrieval" in xalign("leaderboard", "-t", "OwnRetrieval")[1]
+    data = ("--data", "own=test:search", "-t", "OwnRetrieval")
+    status, out, _ = xalign("audit", *data, "--corpus", "own:fit:search", "--json")
+    assert {row["language"] for row in json.loads(out)} == {"deu-Latn", "eng-Latn"}
+    os.environ["XALIGN_OWN"] = "own=fit:search"
+    options = ("--backbone", tiny_model, "--corpus", "own:test:search", "--judge", "OwnRetrieval", "--json")
+    status, out, err = xalign("recommend", *options)
+    assert (status, err) == (0, [])
+    assert "OwnRetrieval" in json.loads(out)["reason"]
+    write(workdir / "search", asked, stored, [*qrels, ("q", "d", 1)])
+    status, out, err = xalign("run", "-m", tiny_model, "-t", "OwnRetrieval", "--data", "own=search")
+    assert status == 2
+    assert "Traceback" not in "".join(err)
+    assert "test.tsv, line 162: the id 'q' is not in queries.jsonl" in err[-1]

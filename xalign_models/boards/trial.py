@@ -1,12 +1,9 @@
 """A trial: whether alignment helps a model on the user's own text, judged on a half that nothing was fitted on."""
 
-from __future__ import annotations
-
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +16,6 @@ from xalign_models.evaluation.audit import Overlap, overlaps
 from xalign_models.evaluation.run import run
 from xalign_models.models import api
 from xalign_models.models.saving import save
-from xalign_models.plugins import TASKS
 from xalign_models.recommend import RETRIEVAL, Recommendation
 from xalign_models.results.items import Items
 from xalign_models.results.languages import language_weights
@@ -37,15 +33,10 @@ def trial_data(folder: Path) -> list[str]:
     return [f"{SCORED}=test:{folder}", f"{JUDGING}=fit:{folder}"]
 
 
-@dataclass(frozen=True)
-class Score:
-    """A row of scores on the test half, as fractions.
+class Score(NamedTuple):
+    """Scores on the test half before and after alignment, as fractions, with a 95% interval of the change over items.
 
-    Attributes:
-        name: ``across languages``, ``same language``, or a language.
-        before: Score of the plain backbone.
-        after: Score of the aligned model; that of the backbone if no alignment was chosen.
-        interval: 95% interval of the difference, over items.
+    The name is ``across languages``, ``same language`` or a language.
     """
 
     name: str
@@ -62,31 +53,19 @@ class Trial:
         backbone: The model as the user named it.
         text: The user's folder.
         task: Name of the task that scored it.
-        metric: Main score of the task.
-        items: Number of items of a subset at most.
-        languages: Canonical codes of the text.
         recommendation: The chosen method, with the verdicts on the others.
         scores: Scores across languages, within them, and by language.
         overlap: Overlap of the test half with the half that was fitted on, by language.
         model: The saved model; None if no alignment was chosen.
-        baseline: The gate's baseline.
-        revision: Fingerprint of the test half.
-        seconds: Duration.
     """
 
     backbone: str
     text: Path
     task: str
-    metric: str
-    items: int
-    languages: tuple[str, ...]
     recommendation: Recommendation
     scores: tuple[Score, ...]
     overlap: tuple[Overlap, ...]
     model: Path | None
-    baseline: Path
-    revision: str
-    seconds: float
 
     @property
     def across(self) -> Score:
@@ -96,13 +75,10 @@ class Trial:
     @property
     def cost(self) -> float:
         """Fall of retrieval within a language, as a fraction; 0 if it is unknown or may be chance."""
-        changes = [(score.after - score.before, score.interval) for score in self.scores if score.name == SAME]
-        changes += [
-            (row.price, row.price_interval)
-            for row in self.recommendation.card
-            if row.price and row.kind == RETRIEVAL and row.price_interval
-        ]
-        return next((-change for change, (_, high) in changes[:1] if high < 0), 0.0)
+        changes = [(score.after - score.before, score.interval[1]) for score in self.scores if score.name == SAME]
+        rows = [row for row in self.recommendation.card if row.kind == RETRIEVAL]
+        changes += [(row.price or 0.0, (row.price_interval or (0, 0))[1]) for row in rows]
+        return next((-change for change, high in changes[:1] if high < 0), 0.0)
 
     @property
     def helps(self) -> bool:
@@ -119,21 +95,17 @@ def try_text(
     fitted on the documents and the other half's queries; the saved model is fitted on the documents and the fit half's
     queries.
 
-    Args:
-        backbone: A registered backbone, a directory or a hub id.
-        text: Parallel text, or a collection in BEIR's layout.
-        output: Folder for the model, the results and the baseline.
-        device: cpu, cuda or mps; by default the best available.
-        tell: Called with a line per step.
+    ``output`` gets the folders ``model`` and ``results``, and the gate's baseline in it; ``tell`` gets a line per step.
 
     Raises:
         XAlignError: The text is malformed, in one language or too short, or the model is unknown.
     """
-    start, folder, judged = time.monotonic(), text.resolve(), is_collection(text)
+    folder, judged = text.resolve(), is_collection(text)
     fit, test = (corpora.load(f"own:{part}:{folder}") for part in ("fit", "test"))
     if len(test.languages) < 2:
         raise DataError(f"{text} has text in {', '.join(test.languages)} only; a trial needs two languages or more.")
-    rows = read_collection(folder, "test").queries.values() if judged else _tagged(test)
+    rows = [(row, code) for code in test.languages for row in test.texts(code)]
+    rows = [*read_collection(folder, "test").queries.values()] if judged else rows
     task = own_task(SCORED, folder)
     overlap = tuple(overlaps(task, rows, {code: fit.texts(code) for code in fit.languages}))
     tell(f"{folder.name}: {', '.join(test.languages)}; choosing an alignment ...")
@@ -161,31 +133,12 @@ def try_text(
     if failed := [outcome.error for outcome in outcomes if outcome.error]:
         raise DataError(failed[0])
     tables = [read_results(output, tasks=[task]).tables[outcome.model, task] for outcome in outcomes]
-    baseline = output / "results" / "baseline.json"
-    write_baseline(baseline, make_baseline(read_results(output), [outcomes[-1].model], [task]), {})
-    lengths = [len(rows) for rows in Items(MAIN).outcomes(tables[0]).values()]
-    return Trial(
-        backbone,
-        text,
-        task,
-        str(TASKS.facts(task)["score"]),
-        max(lengths),
-        test.languages,
-        recommendation,
-        tuple(_scores(tables[0], tables[-1])),
-        overlap,
-        saved,
-        baseline,
-        str(tables[0].dataset_revision),
-        time.monotonic() - start,
-    )
+    baseline = make_baseline(read_results(output), [outcomes[-1].model], [task])
+    write_baseline(output / "results" / "baseline.json", baseline, {})
+    return Trial(backbone, text, task, recommendation, _scores(tables[0], tables[-1]), overlap, saved)
 
 
-def _tagged(corpus: corpora.Corpus) -> list[tuple[str, str]]:
-    return [(text, code) for code in corpus.languages for text in corpus.texts(code)]
-
-
-def _scores(plain: TaskScores, aligned: TaskScores) -> list[Score]:
+def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
     """Means across languages, within them and by language, with intervals over items."""
     before, after, items = plain.values(), aligned.values(), Items(MAIN)
     spoken = {subset: len({*codes}) for subset, codes in plain.languages.items()}
@@ -201,4 +154,4 @@ def _scores(plain: TaskScores, aligned: TaskScores) -> list[Score]:
         reach = 1.96 * float(np.sqrt(((gaps - gaps.mean()) ** 2).sum())) if gaps is not None else np.inf
         difference = means[1] - means[0]
         scores.append(Score(name, means[0], means[1], (difference - reach, difference + reach)))
-    return scores
+    return tuple(scores)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from xalign_models.cli.training import group as train_group
 from xalign_models.cli.trial import try_
 from xalign_models.cli.vectors import apply, export, parity
 from xalign_models.cli.verify import audit, reproduce, verify
-from xalign_models.errors import XAlignError, one_line
+from xalign_models.errors import XAlignError, one_line, plain
 from xalign_models.plugins import add_plugin
 
 app = typer.Typer(
@@ -60,14 +59,6 @@ app.add_typer(train_group, name="train")
 app.add_typer(import_group, name="import")
 app.add_typer(index_group, name="index")
 app.add_typer(atlas_group, name="atlas")
-_PLAIN = (
-    (r"Value error, ", ""),
-    (r"Input should be greater than or equal to (\S+)", r"at least \1 is needed"),
-    (r"Input should be less than or equal to (\S+)", r"at most \1 is possible"),
-    (r"Input should be a valid integer.*", "a whole number is needed"),
-    (r"Input should be a valid number.*", "a number is needed"),
-)
-"""Phrases of pydantic, which typer quotes, and ours for them."""
 _EXTRAS = {
     "accelerate": "train",
     "faiss": "faiss",
@@ -160,10 +151,7 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"
-            reason = error.format_message().rstrip(".")
-            for theirs, ours in _PLAIN:
-                reason = re.sub(theirs, ours, reason)
-            fail(f"{reason}. `{path} --help` lists what is possible.")
+            fail(f"{plain(error.format_message().rstrip('.'))}. `{path} --help` lists what is possible.")
         fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command resumes from there.")

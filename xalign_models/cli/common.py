@@ -33,6 +33,12 @@ def _task_names(incomplete: str) -> list[str]:
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
+def known_languages(values: list[str] | None) -> list[str] | None:
+    """Refuse unknown language codes before the seconds that a command's imports take."""
+    language_codes(values, None, all=None, core=None)
+    return values
+
+
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str | None, Option(help="cpu, cuda or mps; by default the fastest available.")]
 Devices = Annotated[str | None, Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")]
@@ -44,7 +50,7 @@ Models = Annotated[
 Tasks = Annotated[
     list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
 ]
-Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.")]
+Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.", callback=known_languages)]
 ForUse = Annotated[
     Literal["retrieval", "similarity", "classification"],
     Option("--for", help="Use that must not suffer, beside retrieval and similarity."),

@@ -1,7 +1,5 @@
 """``xalign try``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -40,11 +38,10 @@ def try_(
             "score": score.name,
             "before": f"{100 * score.before:.1f}",
             "after": f"{100 * score.after:.1f}",
-            "change": f"{100 * (score.after - score.before):+.1f}",
-            "interval": f"[{100 * score.interval[0]:+.1f}, {100 * score.interval[1]:+.1f}]",
+            "95% interval of the change": f"[{100 * score.interval[0]:+.1f}, {100 * score.interval[1]:+.1f}]",
         }
         for score in trial.scores
     ]
-    print_rows(rows, as_json=False, right=("before", "after", "change"))
+    print_rows(rows, as_json=False, right=("before", "after"))
     say(answer(trial))
-    say(f"wrote {output / 'report.html'}, {trial.model or 'no model'} and {trial.baseline}")
+    say(f"wrote {output / 'report.html'}, {trial.model or 'no model'} and {output / 'results' / 'baseline.json'}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,12 @@ from typing import Any
 from xalign_models.corpora.base import Corpus, half, read_lines
 from xalign_models.errors import DataError, FileError, LanguageError
 from xalign_models.files import file_digest, parse_json
+from xalign_models.identification import UNDETERMINED, identifiable, identify
 from xalign_models.languages import LanguageText, canonical
 
 QUERIES, DOCUMENTS, JUDGEMENTS = "queries.jsonl", "corpus.jsonl", "qrels"
 RARE = 0.02
 """Share of the texts below which a language that was found is an error of the finder."""
-
-Texts = dict[str, LanguageText]
-"""Texts with their languages, by id."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,16 @@ def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
             judged; the message names the file and the line.
     """
     files = (path / QUERIES, path / DOCUMENTS, _judgements_file(path))
-    queries, documents = _texts(files[0]), _texts(files[1])
+    queries, documents = (texts_by_id(read_records(file)) for file in files[:2])
     relevant = _judgements(files[2], queries, documents)
     if part:
         relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0], seed) == part}
     if not relevant:
         raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
     identity = hashlib.sha256(" ".join((*map(file_digest, files), part, str(seed))).encode()).hexdigest()
-    spoken = _with_languages([*queries.values(), *documents.values()], path)
-    asked, stored = dict(zip(queries, spoken, strict=False)), spoken[len(queries) :]
-    judged = {query: asked[query] for query in relevant}
-    return Collection(judged, dict(zip(documents, stored, strict=True)), relevant, identity)
+    spoken = _with_languages([*queries.values(), *documents.values()])
+    asked, stored = dict(zip(queries, spoken, strict=False)), dict(zip(documents, spoken[len(queries) :], strict=True))
+    return Collection({query: asked[query] for query in relevant}, stored, relevant, identity)
 
 
 def _judgements_file(path: Path) -> Path:
@@ -94,45 +91,61 @@ def _judgements_file(path: Path) -> Path:
     return chosen[0]
 
 
-def _texts(path: Path) -> Texts:
-    """Texts by id; the language is None where the record has none."""
-    texts: Texts = {}
-    for number, line in _lines(path):
-        place = f"{path}, line {number}"
-        try:
-            record: dict[str, Any] = parse_json(line.encode(), place)
-            code = record.get("lang")
-            language = None if code is None else canonical(str(code))
-        except (FileError, UnicodeError) as error:
-            raise DataError(str(error)) from None
-        except LanguageError as error:
-            raise DataError(f"{place}: {error}") from None
-        identifier = record.get("_id", record.get("id"))
-        if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == "":
-            raise DataError(f"{place}: there is no id in the field '_id'.")
-        parts = [part for field in ("title", "text") if isinstance(part := record.get(field), str)]
-        if not (text := " ".join(parts).strip()):
-            raise DataError(f"{place}: there is no text in the field 'text'.")
+def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with its place for messages.
+
+    Raises:
+        DataError: A line is too long or no object, or the file is missing or too large.
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            try:
+                yield place, parse_json(line.encode(), place)
+            except (FileError, UnicodeError) as error:
+                raise DataError(str(error)) from None
+
+
+def texts_by_id(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, LanguageText]:
+    """The text and language of each record by its ``_id`` or ``id``; the language is None where there is no ``lang``.
+
+    Raises:
+        DataError: An id or a text is missing, an id is repeated, or a language is unknown.
+    """
+    texts: dict[str, LanguageText] = {}
+    for place, record in records:
+        identifier = id_of(record, "_id" if "_id" in record else "id", place)
+        parts = [record.get("title") or "", record.get("text")]
+        if not all(isinstance(part, str) for part in parts) or not (text := " ".join(map(str, parts)).strip()):
+            raise DataError(f"{place}: no text in the field 'text'.")
         if "\0" in text:
             raise DataError(f"{place} has a NUL byte; it is not text.")
-        if str(identifier) in texts:
-            raise DataError(f"{place}: the id {str(identifier)[:80]!r} is repeated; give each record its own.")
-        texts[str(identifier)] = text, language
+        if identifier in texts:
+            raise DataError(f"{place}: the id {identifier[:80]!r} is repeated; give each record its own.")
+        try:
+            texts[identifier] = text, None if record.get("lang") is None else canonical(str(record["lang"]))
+        except LanguageError as error:
+            raise DataError(f"{place}: {error}") from None
     return texts
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The number, from 1, and the text of each line that is not blank."""
-    if not path.exists():
-        raise DataError(f"{path} is missing; own retrieval needs {QUERIES}, {DOCUMENTS} and {JUDGEMENTS}/test.tsv.")
-    return ((number, line) for number, line in enumerate(read_lines(path), 1) if line.strip())
+def id_of(record: dict[str, Any], field: str, place: str) -> str:
+    """The id in a field of a record, a text or a number.
+
+    Raises:
+        DataError: There is none.
+    """
+    value = record.get(field)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise DataError(f"{place}: no id in the field {field!r}; the fields are {', '.join(record)[:200] or 'none'}.")
+    return str(value)
 
 
-def _judgements(path: Path, queries: Texts, documents: Texts) -> dict[str, dict[str, float]]:
+def _judgements(path: Path, queries: Container[str], documents: Container[str]) -> dict[str, dict[str, float]]:
     relevant: dict[str, dict[str, float]] = {}
-    for number, line in _lines(path):
+    for number, line in enumerate(read_lines(path), 1):
         fields, place = line.split("\t"), f"{path}, line {number}"
-        if number == 1 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}:
+        if not line.strip() or (number == 1 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}):
             continue
         if len(fields) != 3:
             raise DataError(f"{place} has {len(fields)} columns; query, document and score are needed, with tabs.")
@@ -149,28 +162,23 @@ def _judgements(path: Path, queries: Texts, documents: Texts) -> dict[str, dict[
         if document in relevant.get(query, ()):
             raise DataError(f"{place} judges {query[:80]!r} and {document[:80]!r} twice.")
         relevant.setdefault(query, {})[document] = grade
-    positive = {q: {d: grade for d, grade in grades.items() if grade > 0} for q, grades in relevant.items()}
-    return {query: grades for query, grades in positive.items() if grades}
+    positive = ((query, {d: grade for d, grade in grades.items() if grade > 0}) for query, grades in relevant.items())
+    return {query: grades for query, grades in positive if grades}
 
 
-def _with_languages(texts: Sequence[LanguageText], path: Path) -> list[tuple[str, str]]:
-    """The texts with a language each; where it is unknown, py3langid's choice of the languages that are not rare.
+def _with_languages(texts: Sequence[LanguageText]) -> list[tuple[str, str]]:
+    """The texts with a language each; an unknown one is found among those that are not rare, or is the most frequent.
 
     Raises:
-        DataError: py3langid is not installed.
+        LanguageError: py3langid, which finds languages, is not installed.
     """
     unknown = [text for text, language in texts if language is None]
-    if not unknown:
-        return [(text, str(language)) for text, language in texts]
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise DataError(
-            f'{path} has records without "lang"; add it, or run: pip install "xalign[langid]", which finds languages.'
-        ) from None
-    finder = LanguageIdentifier.from_model_file(MODEL_FILE)
-    counts = Counter(finder.classify(text)[0] for text in unknown)
-    least = min(RARE * len(unknown), max(counts.values()))
-    finder.set_languages([code for code, count in counts.items() if count >= least])
-    found = iter([canonical(finder.classify(text)[0]) for text in unknown])
+    found: Iterator[str] = iter(())
+    if unknown:
+        counts = Counter(language for language, _ in identify(unknown, identifiable()) if language != UNDETERMINED)
+        counts.update(language for _, language in texts if language)
+        if not counts:
+            raise DataError('No language is found in the records; add "lang" to each.')
+        common = [code for code, count in counts.most_common() if count >= RARE * len(unknown)] or [*counts]
+        found = (common[0] if code == UNDETERMINED else code for code, _ in identify(unknown, common))
     return [(text, language or next(found)) for text, language in texts]

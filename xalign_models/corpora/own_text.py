@@ -12,9 +12,9 @@ from typing import Any
 
 from xalign_models.corpora.base import LONGEST, PARTS, Corpus, from_columns, from_files, half, join_lines, read_lines
 from xalign_models.corpora.checks import check_rows
-from xalign_models.corpora.collection import is_collection, read_collection
+from xalign_models.corpora.collection import is_collection, read_collection, read_records
 from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import file_digest, parse_json, read_parquet
+from xalign_models.files import file_digest, read_parquet
 from xalign_models.languages import canonical
 from xalign_models.plugins import CORPORA
 
@@ -145,7 +145,7 @@ def _table(path: Path) -> dict[str, list[str]]:
         except FileError as error:
             raise DataError(str(error)) from None
     elif path.suffix == ".jsonl":
-        records = [_record(line, f"{path}, line {i}") for i, line in enumerate(read_lines(path), 1) if line.strip()]
+        records = [record for _, record in read_records(path)]
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix in {".tsv", ".csv"}:
         lines = read_lines(path)
@@ -176,11 +176,3 @@ def _csv(lines: list[str], path: Path) -> list[list[str]]:
         return list(csv.reader((f"{line}\n" for line in lines), strict=True))
     except csv.Error as error:
         raise DataError(f"{path} is not a readable CSV file ({error}).") from None
-
-
-def _record(line: str, source: str) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = parse_json(line.encode(), source)
-    except (FileError, UnicodeError) as error:
-        raise DataError(str(error)) from None
-    return record

@@ -1,7 +1,5 @@
 """A trial as a page: the answer first, then the scores, what it costs, and what to do next."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 from xalign_models.boards.trial import Score, Trial
 from xalign_models.languages import display_name, is_canonical
 from xalign_models.paths import atomic_write_text
+from xalign_models.plugins import TASKS
 from xalign_models.recommend.card import COLUMNS
 from xalign_models.tables.escaping import escape
 
@@ -17,49 +16,53 @@ NAMES = {"precision_at_1": "P@1", "ndcg_at_10": "nDCG@10"}
 
 def answer(trial: Trial) -> str:
     """The trial's result in a sentence."""
-    across, name = trial.across, NAMES.get(trial.metric, trial.metric)
+    across, name, label = trial.across, _metric(trial), trial.recommendation.chosen.label
     if trial.model is None:
         return f"No alignment helps here: the model keeps its {name} of {100 * across.before:.1f} across languages."
-    label = trial.recommendation.chosen.label
     change = f"{name} across languages from {100 * across.before:.1f} to {100 * across.after:.1f}"
     if trial.helps and trial.cost:
         price = f"{100 * trial.cost:.1f} points within a language"
         return f"Alignment helps at a price: {label} raises {change}, and loses {price}."
-    if trial.helps:
-        return f"Alignment helps: {label} raises {change}, on text that it was not fitted on."
-    return f"The gain may be chance: {label} moves {change}, on text that it was not fitted on."
+    opening = f"Alignment helps: {label} raises" if trial.helps else f"The gain may be chance: {label} moves"
+    return f"{opening} {change}, on text that it was not fitted on."
+
+
+def _metric(trial: Trial) -> str:
+    metric = str(TASKS.facts(trial.task)["score"])
+    return NAMES.get(metric, metric)
 
 
 def write_trial(trial: Trial, path: Path) -> None:
     """Write a trial as a single page that opens from a file and loads nothing."""
-    shared = sum(overlap.exact + overlap.near for overlap in trial.overlap)
-    texts = sum(overlap.texts for overlap in trial.overlap)
-    card = [row.cells() for row in trial.recommendation.card]
+    chosen, languages = trial.recommendation, sorted({overlap.language or "" for overlap in trial.overlap})
     verdicts = [
-        [v.candidate.label, f"{v.score:.3f}", f"{v.p_gain:.1g}", v.error or ", ".join(v.losses) or "none"]
-        for v in trial.recommendation.verdicts
+        [
+            verdict.candidate.label,
+            f"{verdict.score:.3f}",
+            f"{verdict.p_gain:.1g}",
+            verdict.error or ", ".join(verdict.losses),
+        ]
+        for verdict in chosen.verdicts
     ]
-    languages = ", ".join(map(display_name, trial.languages))
-    model = escape(str(trial.model or trial.backbone), "html")
-    parts = {
-        "title": escape(f"{trial.backbone} on {trial.text.resolve().name}", "html"),
-        "answer": escape(answer(trial), "html"),
-        "metric": escape(NAMES.get(trial.metric, trial.metric), "html"),
-        "chart": "".join(map(_bar, trial.scores)),
-        "reason": escape(trial.recommendation.reason, "html"),
-        "card": _table(list(COLUMNS), [list(row.values()) for row in card]) or "<p>None.</p>",
-        "verdicts": _table(["method", trial.recommendation.measure, "p", "worse in"], verdicts),
+    shared, texts = sum(each.exact + each.near for each in trial.overlap), sum(each.texts for each in trial.overlap)
+    words = {
+        "title": f"{trial.backbone} on {trial.text.resolve().name}",
+        "answer": answer(trial),
+        "metric": _metric(trial),
+        "reason": chosen.reason,
         "overlap": f"{shared} of {texts}",
-        "model": model,
-        "revision": escape(trial.revision, "html"),
-        "facts": escape(
-            f"{trial.task}, {trial.items} items, {languages}; {trial.seconds:.0f} s",
-            "html",
-        ),
-        "command": escape(f"xalign try {trial.backbone} {trial.text}", "html"),
-        "data": escape(f"--data own=test:{trial.text}", "html"),
-        "task": escape(trial.task, "html"),
-    }  # fmt: skip
+        "model": str(trial.model or trial.backbone),
+        "facts": f"{trial.task}: {', '.join(map(display_name, languages))}",
+        "command": f"xalign try {trial.backbone} {trial.text}",
+        "data": f"--data own=test:{trial.text}",
+        "task": trial.task,
+    }
+    parts = {name: escape(text, "html") for name, text in words.items()}
+    parts["chart"] = "".join(map(_bar, trial.scores))
+    parts["card"] = (
+        _table([*COLUMNS], [[*row.cells().values()] for row in chosen.card]) if chosen.card else "<p>None.</p>"
+    )
+    parts["verdicts"] = _table(["method", chosen.measure, "p", "worse in"], verdicts)
     template = files(__package__).joinpath("trial.html").read_text(encoding="utf-8")
     atomic_write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template))
 
@@ -80,8 +83,6 @@ def _bar(score: Score) -> str:
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
-    if not rows:
-        return ""
     lines = ["".join(f"<td>{escape(cell, 'html')}</td>" for cell in row) for row in rows]
     head = "".join(f'<th scope="col">{escape(name, "html")}</th>' for name in heads)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
