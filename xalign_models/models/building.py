@@ -17,11 +17,13 @@ from xalign_models.backbones.processes import Processes, moved
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.router import sides_of
 from xalign_models.device import each, pick_device
+from xalign_models.errors import ModelError
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.provenance import check_prompts, split
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+from xalign_models.portable.loading import load_map
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
 
 if TYPE_CHECKING:
@@ -36,12 +38,13 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     are loaded only if they are sentence-transformers' or xalign's: code in a directory is not run.
 
     Args:
-        model: A registered name, a directory, or a hub id.
+        model: A registered name, a directory, or a hub id; or a map that comes with xalign, such as
+            ``map:multilingual-e5-small->all-MiniLM-L6-v2``; see :mod:`~xalign_models.models.ready`.
         device: cpu, cuda or mps; by default the best available.
         **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
 
     Raises:
-        ModelError: The model is unknown, or a directory with custom modules.
+        ModelError: The model is unknown, or a directory with custom modules; or a ready map got overrides.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -51,6 +54,14 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
+    if model.startswith("map:"):
+        from xalign_models.models.ready import Bridge
+
+        if overrides:
+            raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
+        maps = load_map(model)
+        queries, index = (load(maps.settings[side], device=device) for side in ("queries", "index"))
+        return AlignedSentenceTransformer.adopt(Bridge.of(queries, index, maps), None)
     located = locate(model, **overrides)
     if located.saved and located.card is not None:
         saved = loading.open_directory(located.card.files, pick_device(device))
