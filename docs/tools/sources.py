@@ -182,7 +182,7 @@ def analysed(table: str, /, **where: object) -> str | None:
     if not found[0]:
         return None
     (score,), (gap,), (low,), (high,) = found
-    return f"{score:.1f} ({gap:+.1f} [{low:.1f}, {high:.1f}])"
+    return f"{score:.1f}" + (f" ({gap:+.1f} [{low:.1f}, {high:.1f}])" if low < high else "")
 
 
 @source
