@@ -47,7 +47,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial found.
+    """The result of a trial.
 
     Attributes:
         backbone: The model as the user named it.
