@@ -1,4 +1,6 @@
-"""Holds scores out of the atlas and predicts them: ``python -m docs.tools.choose_holdout`` writes docs/results/atlas_holdout.csv.
+"""Holds scores out of the atlas and predicts them: ``python -m docs.tools.choose_holdout``.
+
+Writes docs/results/atlas_holdout.csv.
 
 Every part fits the factors anew without what it holds out. Only the number of standard errors of an interval is kept
 from the whole table where a part fits dozens of times (first picks, languages); the parts on intervals scale them anew.
@@ -16,7 +18,7 @@ from scipy.stats import rankdata
 
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.choose import Wish, choose
-from xalign_models.atlas.factors import Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Factors, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.statistics import rank_groups
 from xalign_models.atlas.table import TASKS, PublishedModel
@@ -28,12 +30,6 @@ SETS = (
     "am,so,om", "ha,ig,yo", "zu,xh,sn", "ka,hy,az", "kk,ky,uz", "is,da,nb", "cy,ga,eu", "ro,el,bg", "he,tr,ar",
     "gu,pa,mr", "sw",
 )  # fmt: skip
-SAME_TEXT = (
-    {"STS22", "STS22.v2"},
-    {"BUCC", "BUCC.v2"},
-    {"IN22ConvBitextMining", "IN22GenBitextMining"},
-    {"SIB200ClusteringS2S", "SIB200Classification"},
-)
 FEWEST = 10
 """Models with a score that a case needs."""
 HIDDEN = 0.1
@@ -69,8 +65,10 @@ def pairs(atlas: Atlas, by: str, seed: int) -> Callable[[Column], np.ndarray]:
 
 def task_groups(atlas: Atlas) -> list[list[str]]:
     """Tasks that are held out together."""
-    tasks = dict.fromkeys(column.task for column in atlas.columns)
-    return list(map(list, dict.fromkeys(tuple(sorted(next((g for g in SAME_TEXT if t in g), {t}))) for t in tasks)))
+    groups: dict[str, list[str]] = {}
+    for task in dict.fromkeys(column.task for column in atlas.columns):
+        groups.setdefault(SAME_TEXT.get(task, task), []).append(task)
+    return [*groups.values()]
 
 
 def predicted(atlas: Atlas) -> Iterator[Row]:
@@ -247,7 +245,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def languages(atlas: Atlas) -> Iterator[Row]:
-    """Points that the first pick loses, and errors of predictions, in languages left out of all tasks, a tenth at a time."""
+    """Points that the first pick loses, and errors of predictions, in languages left out a tenth at a time."""
     like = whole = scores_of(atlas)
     codes = [code for code in whole.languages if any(whole.count(kind, code) for kind in TASKS)]
     fold = dict(zip(codes, np.random.default_rng(3).integers(0, 10, len(codes)), strict=True))
@@ -256,7 +254,9 @@ def languages(atlas: Atlas) -> Iterator[Row]:
     for part in range(10):
         out = [code for code in codes if fold[code] == part]
         kept = table_without(
-            atlas, lambda column: np.array([code in out for code in column.languages])[None, :, None], like
+            atlas,
+            lambda column, out=out: np.array([code in out for code in column.languages])[None, :, None],
+            like,
         )
         scores = scores_of(kept)
         for kind in TASKS:
@@ -298,8 +298,11 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
     cases = []
     for task, count in (("NTREXBitextMining", 4), ("BelebeleRetrieval", 3), ("IN22GenBitextMining", 3)):
         column = next(c for c in atlas.columns if c.task == task and c.label not in main)
-        for row in rng.choice(len(column.models), count, replace=False):
-            cases.append((column, column.models[row], column.languages[rng.integers(len(column.languages))]))
+        english = column.scores[:, :, 1:3]
+        whole = np.flatnonzero(np.isfinite(english).sum(axis=(1, 2)) == np.isfinite(english).any(axis=0).sum())
+        for row in rng.choice(whole, count, replace=False):
+            places = [place for place, code in enumerate(column.languages) if code != "eng-Latn"]
+            cases.append((column, column.models[row], column.languages[rng.choice(places)]))
     chosen = {model for _, model, _ in cases}
     tasks = {column.task for column, *_ in cases}
     kept = without(
@@ -325,6 +328,7 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
         truth = float(column.scores[column.row[model], at, own].mean())
         row, width = models.index(model), table.scales[TASKS.index(column.kind)]
         ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
+        ends[0], ends[2] = ends[0] * (ends[0] >= LEAST), max(ends[2], float(ends[2] > MOST))
         hits.append(ends[0] <= truth <= ends[2])
         gaps.append(100 * abs(ends[1] - truth))
         for measure, value in zip(("low", "predicted", "high", "other revision"), (*ends, truth), strict=True):

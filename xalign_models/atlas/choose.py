@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
+from string import ascii_lowercase
 
 import numpy as np
 from langcodes import Language
@@ -194,19 +196,31 @@ def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]
 
 @cache
 def language_words(languages: tuple[str, ...]) -> dict[str, str]:
-    """Words for languages, in lower case: codes of two and three letters, with and without script, and names."""
+    """Words for languages, in lower case: codes of two and three letters, with and without script, and names.
+
+    A word without a script means the language's usual one.
+    """
     words: dict[str, str] = {}
+
+    def add(code: str, *names: str) -> None:
+        for name in names if code in languages else ():
+            words.setdefault(name.lower().removesuffix(" (individual language)"), code)
+
+    for letters in product(ascii_lowercase, repeat=2):
+        with suppress(LanguageError, LookupError):
+            code = canonical(short := "".join(letters))
+            language = Language.get(short)
+            add(code, short, language.to_alpha3(), language.to_alpha3("B"), language.display_name(), language.autonym())
+            for known in languages:
+                if known[:3] == code[:3]:
+                    add(known, short + known[3:])
     for code in sorted(languages, key=lambda code: (code not in FLORES_200, code)):
         language = Language.get(code[:3])
-        shorts = {code[:3], language.to_tag().partition("-")[0]}
-        names = {language.display_name(), language.autonym(), display_name(code)}
-        for word in shorts | {word.removesuffix(" (individual language)") for word in names}:
-            with suppress(LanguageError):
-                words.setdefault(word.lower(), preferred if (preferred := canonical(code[:3])) in languages else code)
-        words |= {f"{short}-{code[4:]}".lower(): code for short in shorts} | {display_name(code).lower(): code}
-    for word in ("zh-tw", "zh-hk", "sr-me", "iw", "in", "tl", "no", "sh"):
-        if (code := canonical(word)) in languages:
-            words[word] = code
+        usual = canonical(code[:3])
+        add(usual if usual in languages else code, code[:3], language.display_name())
+        add(code, code, display_name(code))
+    for word in ("zh-tw", "zh-hk", "zh-mo", "sr-me"):
+        add(canonical(word), word)
     return words
 
 
@@ -216,6 +230,9 @@ def understood(text: str, languages: Sequence[str]) -> str:
     Raises:
         LanguageError: No language of the table has this code or name.
     """
+    with suppress(LanguageError):
+        if (code := canonical(text)) in languages:
+            return code
     words, word = language_words(tuple(languages)), text.strip().lower().replace("_", "-")
     while word not in words and "-" in word:
         word = word.rpartition("-")[0]

@@ -20,6 +20,13 @@ LEAST, MOST = 0.01, 0.995
 """Scores are clipped to this range before the logit."""
 PAIRINGS = ((0,), (1, 2), (3, 4))
 """Kinds of a column's means that form one cell: alone, with English, with others."""
+SAME_TEXT = {
+    "STS22.v2": "STS22",
+    "BUCC.v2": "BUCC",
+    "IN22ConvBitextMining": "IN22GenBitextMining",
+    "SIB200ClusteringS2S": "SIB200Classification",
+}
+"""Tasks whose text is that of another one; a test that holds one out holds both out."""
 FEWEST = 8
 """Models that a cell needs."""
 RANK, ROUNDS, PULL, NOISE = 12, 20, 5.0, 0.02
@@ -130,4 +137,4 @@ def infer(factors: Factors, logits: Float64, weights: Float64 | None = None) -> 
 
 
 def _outer(left: Float64, right: Float64) -> Float64:
-    return np.asarray((left[:, :, None] * right[:, None]).reshape(len(left), -1))
+    return np.asarray((left[:, :, None] * right[:, None]).reshape(len(left), left.shape[1] * right.shape[1]))

@@ -21,7 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.atlas import relatives
-from xalign_models.atlas.factors import OTHER, Cell, Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.factors import (
+    LEAST,
+    MOST,
+    OTHER,
+    SAME_TEXT,
+    Cell,
+    Factors,
+    cells_of,
+    fit,
+    infer,
+    logit,
+    score_of,
+)
 from xalign_models.atlas.table import TASKS, Atlas, Column
 from xalign_models.errors import ResultsError
 from xalign_models.languages import FLORES_200
@@ -32,8 +44,8 @@ STEP, UNIT = 500, 200
 """Residuals are kept in units of 1 / STEP, coordinates and spreads in units of 1 / UNIT."""
 COVERED = 0.9
 """Share of held-out scores that intervals cover."""
-FOLDS = 5
-"""Parts of the pairs of models and languages, and of models and kinds, that are held out to scale intervals."""
+DRAWS, HIDDEN = 10, 0.1
+"""Draws of the pairs of models and languages, and of models and tasks, that scale intervals, and their share."""
 _RANK = 12
 
 
@@ -99,7 +111,15 @@ class Scores:
         centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
         width = np.exp((self.row_spreads[at] + self.model_spreads[number].astype(np.float64)) / UNIT)
         width = width * (1 - measured / tasks)
-        return Row(score_of(centre), score_of(centre - width), score_of(centre + width), measured, trained)
+        low, high = score_of(centre - width), score_of(centre + width)
+        open_ = width > 0  # logits of scores beyond LEAST and MOST are cut, so intervals that reach there are open
+        return Row(
+            score_of(centre),
+            np.where(open_ & (low < LEAST), 0.0, low),
+            np.where(open_ & (high > MOST), 1.0, high),
+            measured,
+            trained,
+        )
 
 
 class _Part(NamedTuple):
@@ -173,7 +193,7 @@ def _scales(
 ) -> tuple[Float64, Float64]:
     """How many spreads cover ``COVERED`` of held-out scores (kinds,), and the effects of training (kinds,).
 
-    Held out are a fifth of the pairs of models and languages at a time, then of models and tasks.
+    Held out are pairs of models and languages, then of models and tasks with those of the same text.
     """
     rng = np.random.default_rng(0)
     truth = _parts(
@@ -182,10 +202,10 @@ def _scales(
     ratios: list[list[Float64]] = [[] for _ in TASKS]
     gains: list[dict[bool, list[Float64]]] = [{True: [], False: []} for _ in TASKS]
     for by in ("language", "task"):
-        names, group = np.unique([getattr(cell, by) for cell in cells], return_inverse=True)
-        folds = rng.integers(0, FOLDS, (len(scores), len(names)))[:, group]
-        for fold in range(FOLDS):
-            kept = np.where(folds == fold, np.nan, scores)
+        texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in cells]
+        names, group = np.unique(texts, return_inverse=True)
+        for _ in range(DRAWS):
+            kept = np.where((rng.random((len(scores), len(names))) < HIDDEN)[:, group], np.nan, scores)
             factors = fit(logit(kept))
             for number, kind in enumerate(TASKS):
                 part = _part(kind, cells, kept, factors, main, place, seen)
@@ -194,13 +214,13 @@ def _scales(
                 )
                 lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
                 errors = logit(truth[number].scores) - logit(part.scores)
-                ratios[number].append(np.abs(errors[whole] / (part.spreads * lacking)[whole]))
+                ratios[number].append(np.abs(errors[whole] / (_product(part.spreads) * lacking)[whole]))
                 if by == "task":
                     on = truth[number].states // 16 > part.states // 16
                     for flag in (True, False):
                         gains[number][flag].append((errors / lacking.clip(0.1))[whole & (on == flag)])
     scales = np.array(
-        [np.quantile(np.concatenate(found), COVERED) if sum(map(len, found)) else 2.0 for found in ratios]
+        [max(np.quantile(np.concatenate(found), COVERED), 0.1) if sum(map(len, found)) else 2.0 for found in ratios]
     )
     effects = np.array(
         [
@@ -270,8 +290,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
         inside = number_of[known] == number
         if inside.any():
             logs = np.log(spreads[inside])
-            row_spreads[known[inside]] = logs.mean(axis=1)
-            model_spreads[number] = logs.mean(axis=0) - logs.mean()
+            row_spreads[known[inside]], model_spreads[number] = logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
     missed = _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
     unknown = np.setdiff1d(np.arange(len(kinds)), known)
     row_spreads[unknown] = np.log(missed * errors[unknown])
@@ -286,6 +305,14 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
         _quantised(row_spreads), _quantised(model_spreads), effects, scales,
     )  # fmt: skip
+
+
+def _product(spreads: Float64) -> Float64:
+    """The product of a factor of the row and one of the model that is nearest to spreads (rows, models)."""
+    logs = np.log(spreads)
+    return (
+        np.asarray(np.exp(logs.mean(axis=1, keepdims=True) + logs.mean(axis=0) - logs.mean())) if logs.size else spreads
+    )
 
 
 def _quantised(values: Float64) -> Int16:
@@ -309,7 +336,7 @@ def _left_out(
             own = [languages[place] for place in places]
             matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
             ratios.append(np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None])
-    return float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)) if ratios else 2.0
+    return max(float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)), 0.1) if ratios else 2.0
 
 
 def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[str]) -> Scores:

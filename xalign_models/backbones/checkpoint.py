@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import policy
 from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from xalign_models.assets import ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
 
 _UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .ot .pb .pt .pth .tflite .xml".split())

@@ -69,14 +69,14 @@ def audit(
 ) -> None:
     """Show what an index holds, how its languages mix, and the recall to expect of each method."""
     from xalign_models.index import working
-    from xalign_models.index.report import page
+    from xalign_models.index.auditing import page
     from xalign_models.paths import atomic_write_text
 
     with source.open() as index:
         recipe = working.open_model(model, device) if model else None
         tables = working.audit(index, recipe, lang=source.lang, **asdict(text))
     if html:
-        atomic_write_text(html, page(source.source, tables))
+        atomic_write_text(html, page(index.source, tables))
     if json:
         print_json(tables)
         return
@@ -99,10 +99,9 @@ def fix(
     """Write aligned vectors beside the old ones, and the model for queries; the same command resumes."""
     from xalign_models.index import working
 
+    options = {"lang": source.lang, "device": device, **asdict(text)}
     with source.open() as index:
-        chosen, rows, skipped = working.fix(
-            index, output, model, method, lang=source.lang, device=device, **asdict(text)
-        )
+        chosen, rows, skipped = working.fix(index, output, model, method, **options)
         say(f"{chosen}: {rows} rows in {index.second}, {skipped} of them without a vector; queries use {output}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,8 +24,6 @@ from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from xalign_models.training.lira.config import LiraConfig
 
 

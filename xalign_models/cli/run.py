@@ -27,6 +27,7 @@ from xalign_models.cli.common import (
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
+from xalign_models.plugins import BENCHMARKS
 
 if TYPE_CHECKING:
     from xalign_models.evaluation.run import Outcome
@@ -77,7 +78,6 @@ def run(
     spending.set()
     from xalign_models.models.mteb import check_task, members, mteb_benchmark
     from xalign_models.models.names import locate, trust_in
-    from xalign_models.plugins import BENCHMARKS
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)

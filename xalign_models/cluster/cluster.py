@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
+
 from xalign_models.cluster.borrowed import job_config, stay_on_loopback
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins
@@ -106,8 +108,6 @@ class Cluster:
 
 def _run(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a task in a worker, on that many threads, however many cores the machine has."""
-    import torch
-
     torch.set_num_threads(cpus)
     load_plugins(plugins)
     return function(*arguments)

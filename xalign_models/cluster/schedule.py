@@ -1,30 +1,21 @@
 """The driver's schedule of a run on a cluster: units to do, units they wait for, and results so far."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
+from math import isqrt
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from mteb.abstasks import AbsTask
+from mteb.results import TaskResult
 
 from xalign_models.errors import DataError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import Outcome, languages_of, remove_items
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.results.items import Level, full_folder, save_items
-
-if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
-    from mteb.results import TaskResult
-from collections.abc import Mapping, Set
-from math import isqrt
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
-
 
 MOST, LEAST = 2048, 64
 """Maximum and minimum number of subsets of a unit whose languages are encoded already."""
@@ -202,8 +193,6 @@ class Schedule:
         return [subset for subset in able if subset in missing]
 
     def _result(self, encoder: XAlignEncoder, task: AbsTask) -> TaskResult | None:
-        from mteb.results import TaskResult
-
         path = self.cache.path_of(task.metadata.name, encoder.mteb_model_meta)
         return TaskResult.from_disk(path) if path.is_file() else None
 

@@ -1,29 +1,25 @@
 """Prepares a saved model for the hub: its files, and a card with scores in the format of mteb and the hub."""
 
-from __future__ import annotations
-
+import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xalign_models.errors import ModelError, one_line
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+from xalign_models.errors import FileError, ModelError, ResultsError, one_line
+from xalign_models.files import read_json, read_log
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.names import name_of
 from xalign_models.paths import atomic_directory
-from xalign_models.results.reading import Results
-
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
-import re
-from collections import defaultdict
-from itertools import chain, product
-
-from xalign_models.errors import FileError, ResultsError
-from xalign_models.files import read_json, read_log
 from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
+from xalign_models.results.reading import Results
 
 TAGS = ("sentence-transformers", "sentence-similarity", "feature-extraction", "mteb", "xalign")
 
@@ -64,8 +60,6 @@ def check(model: Path) -> None:
 
 def card_text(model: Path, results: Results | None = None) -> str:
     """The model's README.md with the hub's metadata before it: tags, licence, languages, base, and scores by subset."""
-    from huggingface_hub import ModelCard, ModelCardData
-
     path = model / "README.md"
     card = ModelCard(path.read_text(encoding="utf-8") if path.is_file() else "")
     metadata: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
@@ -88,7 +82,6 @@ def card_text(model: Path, results: Results | None = None) -> str:
 def _scores(name: str, results: Results) -> Iterator[EvalResult]:
     """Each subset's main score, in the format of mteb's cards; tasks unknown to mteb are left out."""
     import mteb
-    from huggingface_hub import EvalResult
 
     for (model, task), table in results.tables.items():
         if model != name:
@@ -117,9 +110,6 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
     Raises:
         ModelError: The hub is unreachable or refuses.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
     try:
         api = HfApi()
         api.create_repo(repository, private=private, exist_ok=True)

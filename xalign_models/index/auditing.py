@@ -1,4 +1,4 @@
-"""Tables of what an index holds, how its languages mix, and which scores unrelated rows have."""
+"""Tables of what an index holds, how its languages mix, and which scores unrelated rows have; and their page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,17 +7,18 @@ import numpy as np
 
 from xalign_models.errors import DataError
 from xalign_models.index.base import Index, Rows
+from xalign_models.index.filling import languages_of
 from xalign_models.index.forensics import foreign
-from xalign_models.index.writing import languages_of
 from xalign_models.linalg.arrays import Float32
+from xalign_models.page.writing import sheet
 from xalign_models.ranking.ranks import Ranks, normalise, target_counts
+from xalign_models.tables.escaping import escape
 
 MOST = 100_000
 """Rows that are compared with each other; of a larger index every k-th."""
-QUERIES, NEIGHBOURS = 1000, 10
-"""Rows whose nearest neighbours are counted, and how many of them."""
-PER_LANGUAGE = 300
-"""Rows of a language whose scores with others' set the thresholds."""
+QUERIES, NEIGHBOURS, PER_LANGUAGE = 1000, 10, 300
+"""Rows whose nearest neighbours are counted, how many of them, and rows of a language that set the thresholds."""
+POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 Tables = dict[str, list[dict[str, Any]]]
 """Tables by title; the rows of a table have equal keys."""
 
@@ -38,8 +39,7 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
         DataError: There are no usable vectors.
     """
     step, total = -(-max(1, index.count()) // most), 0
-    kept, norms = list[Rows](), []
-    hashes, texts = list[int](), list[int]()
+    kept, norms, hashes, texts = list[Rows](), [], list[int](), list[int]()
     facts: dict[str, Any] = dict.fromkeys(("rows", "dimension", "without a vector", "not finite", "zero"), 0)
     for rows in index.read():
         missing, finite = (test(rows.vectors) for test in (np.isnan, np.isfinite))
@@ -60,10 +60,8 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     if texts:
         facts["repeated texts"] = total - len({*texts})
         facts["texts with several vectors"] = len({*zip(texts, hashes, strict=True)}) - len({*texts})
-    for name, value in zip(
-        ("least", "median", "greatest"), np.quantile(np.concatenate(norms), [0, 0.5, 1]), strict=True
-    ):
-        facts[f"{name} norm"] = round(float(value), 4)
+    spread = np.quantile(np.concatenate(norms), [0, 0.5, 1])
+    facts |= zip(("least norm", "median norm", "greatest norm"), np.round(spread, 4).tolist(), strict=True)
     codes = np.array([code for rows in kept for code in languages_of(rows, lang)])
     ids, listed = ([value for rows in kept for value in getattr(rows, side) or ()] for side in ("ids", "texts"))
     vectors = np.concatenate([rows.vectors for rows in kept]).astype(np.float32)
@@ -102,16 +100,14 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
         for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
     ]  # fmt: skip
     strange = np.flatnonzero(foreign(rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
+    first = ", ".join(str(rows.ids[row]) for row in strange[:5])
     return {
         "Contents": [{"fact": name, "value": value} for name, value in sample.facts.items()],
         f"Languages of the {NEIGHBOURS} nearest of {len(asked)} rows": languages,
         "Rows that are nearest most often": hubs,
         "Scores of unrelated rows by languages": thresholds(unit, codes, rng),
-        "Rows that look like another model's": [
-            {"rows": len(strange), "share": round(len(strange) / len(unit), 4),
-             "first ids": ", ".join(str(rows.ids[row]) for row in strange[:5])}
-        ][: len(strange)],
-    }  # fmt: skip
+        "Rows that look like another model's": [{"rows": len(strange), "first ids": first}][: len(strange)],
+    }
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -127,9 +123,26 @@ def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict
     for asked, queries in parts.items():
         for written, documents in parts.items():
             scores = queries @ documents.T
-            scores = scores[~np.eye(len(scores), dtype=bool)] if asked == written else scores
-            median, bound = np.quantile(scores, [0.5, 0.99]) if scores.size else (np.nan, np.nan)
-            spread = 1.4826 * float(np.median(np.abs(scores - median))) if scores.size else np.nan
-            table.append({"query": asked, "document": written, "median": round(float(median), 4),
-                          "spread": round(spread, 4), "at 1% false positives": round(float(bound), 4)})  # fmt: skip
+            scores = scores[~np.eye(len(scores), dtype=bool)] if asked == written else scores.ravel()
+            if scores.size:
+                median, bound = np.quantile(scores, [0.5, 0.99])
+                shown = (median, 1.4826 * np.median(np.abs(scores - median)), bound)
+                names = ("median", "spread", "at 1% false positives")
+                row = dict(zip(names, (round(float(value), 4) for value in shown), strict=True))
+                table.append({"query": asked, "document": written, **row})
     return table
+
+
+def page(source: str, tables: Tables) -> str:
+    """The tables as a page, in HTML; every text in it is escaped, and its policy admits nothing but its style."""
+    name = escape(source, "html")
+    head = f"<!doctype html><html lang=en><meta charset=utf-8>{POLICY}<title>{name}</title><style>{sheet()}</style>"
+    parts = [f"{head}<main style='padding: 1rem'><h1>Audit of {name}</h1>\n"]
+    for title, rows in tables.items():
+        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<div class=scroller><table>{'' if rows else 'None.'}")
+        lines = [("th", [*(rows[0] if rows else ())]), *(("td", [*row.values()]) for row in rows)]
+        for tag, cells in lines:
+            texts = ("" if cell is None else escape(str(cell), "html") for cell in cells)
+            parts.append(f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>\n")
+        parts.append("</table></div>\n")
+    return "".join(parts)

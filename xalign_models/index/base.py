@@ -87,7 +87,7 @@ class Rows:
 
 
 class Index(ABC):
-    """An index in a store. The first column of vectors is read and never written."""
+    """An index in a store. The first column of vectors is read and never written; ``source`` holds no password."""
 
     source: str
     column: str
@@ -158,5 +158,5 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     kind = getattr(import_module(f"xalign_models.index.{module}"), name)
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
     index: Index = kind(*where, columns or Columns())
-    index.source = source
+    index.source = source.rpartition("@")[2]
     return index

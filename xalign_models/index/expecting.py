@@ -1,7 +1,7 @@
 """Recall to expect of each method on an index, by the user's queries or by passages of held-out parallel text."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.files import read_log
 from xalign_models.index.auditing import Sample
+from xalign_models.index.filling import mapped
 from xalign_models.index.forensics import encode
-from xalign_models.index.writing import mapped
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32
 from xalign_models.models.maps import Maps
@@ -27,8 +27,9 @@ K = 10
 """A relevant row counts as found among this many."""
 PASSAGES, MOST = 100, 8
 """Maximum number of passages of a language, and of sentences in one."""
-NEAR, PRICE = 0.005, 0.01
-"""Difference of recall up to which the simpler method is chosen, and the greatest loss within a language."""
+NEAR = 0.005
+"""Difference of recall up to which the simpler method is chosen."""
+Text = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,18 @@ class Expectation:
         candidate: The method.
         same: Mean over the relevant rows in the query's language; None if there are none.
         across: Mean over those in other languages.
-        worst: Language of queries with the least recall across languages, and that recall; or why the fit failed.
+        error: Why it could not be fitted, else empty.
     """
 
     candidate: Candidate
-    same: float | None
-    across: float | None
-    worst: str
+    same: float | None = None
+    across: float | None = None
+    error: str = ""
 
     def cells(self) -> dict[str, Any]:
         """The row of a table, in points of 100."""
         same, across = (None if value is None else round(100 * value, 1) for value in (self.same, self.across))
-        return {"method": self.candidate.label, "same language": same, "across": across, "worst across": self.worst}
+        return {"method": self.candidate.label, "same language": same, "across": across, "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Judged:
     targets: Ranks
 
 
-def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
 
     Raises:
@@ -76,11 +77,11 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[dict[str, li
         raise DataError(f"{corpus} has none of the index's languages beside English; name another text by --corpus.")
     columns = text.parallel(common)
     start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)
-    return ({code: side[:start][:limit] for code, side in columns.items()},
-            {code: side[start:] for code, side in columns.items()})  # fmt: skip
+    return tuple({code: side[part] for code, side in columns.items()}
+                 for part in (slice(min(limit, start)), slice(start, None)))  # type: ignore[return-value]  # fmt: skip
 
 
-def passages(recipe: Recipe, held: Mapping[str, Sequence[str]], sample: Sample) -> Judged:
+def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
     """Passages of held-out sentences, as long as the index's texts, among its rows; first sentences are the queries."""
     roles, texts = recipe.role_prompts(), sample.rows.texts
     sentence = np.median([len(row) for row in held[ENGLISH]])
@@ -151,19 +152,12 @@ def _expected(candidate: Candidate, roles: Sequence[Any], judged: Judged) -> Exp
             warnings.simplefilter("ignore")  # of candidates that need more text than there is
             maps = fitted(candidate, roles, ENGLISH)
     except AlignmentError as error:
-        return Expectation(candidate, None, None, str(error))
+        return Expectation(candidate, error=str(error))
     queries, rows = _moved(maps[0], judged.queries, judged.asked), _moved(maps[-1], judged.rows, judged.written)
-    precision = one_target_precision(target_counts(queries, rows, judged.targets))
-    found = np.nan_to_num(precision) * K >= 1 - 1e-9
-    own = judged.written[judged.targets] == judged.asked[:, None]
-    same, across = ((judged.targets >= 0) & side for side in (own, ~own))
-    by_language = {
-        str(code): found[judged.asked == code][across[judged.asked == code]] for code in np.unique(judged.asked)
-    }
-    means = {code: float(hits.mean()) for code, hits in by_language.items() if hits.size}
-    worst = min(means, key=means.__getitem__, default="")
-    shares = [float(found[mask].mean()) if mask.any() else None for mask in (same, across)]
-    return Expectation(candidate, shares[0], shares[1], worst and f"{worst} {100 * means[worst]:.1f}")
+    found = np.nan_to_num(one_target_precision(target_counts(queries, rows, judged.targets))) * K >= 1 - 1e-9
+    own, there = judged.written[judged.targets] == judged.asked[:, None], judged.targets >= 0
+    shares = [float(found[mask].mean()) if mask.any() else None for mask in (there & own, there & ~own)]
+    return Expectation(candidate, shares[0], shares[1])
 
 
 def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
@@ -176,8 +170,7 @@ def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
 
 
 def best(expectations: Sequence[Expectation]) -> Expectation:
-    """The simplest method within half a point of the best across languages, of those that cost at most one within."""
-    plain = expectations[0]
-    fair = [row for row in expectations if row.across is not None and (row.same or 0) >= (plain.same or 0) - PRICE]
-    most = max((row.across or 0 for row in fair), default=0)
-    return next((row for row in fair if (row.across or 0) >= most - NEAR), plain)
+    """The simplest method within half a point of the best mean of both recalls, within and across languages."""
+    means = [(row.across + (row.across if row.same is None else row.same)) / 2 if row.across is not None else 0.0
+             for row in expectations]  # fmt: skip
+    return next(row for row, mean in zip(expectations, means, strict=True) if mean >= max(means) - NEAR)

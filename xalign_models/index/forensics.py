@@ -16,10 +16,8 @@ FOREIGN = 1.3
 Rows of one model share the directions of high variance, whatever their topics and languages: they have 1.5 times
 chance or more, and rows of two models at most 1.2 times, by measurements on two encoders in eight languages.
 """
-CLUSTERS, LEAST = 16, 200
-"""Maximum number of clusters, and the mean number of rows in one."""
-DIRECTIONS = 12
-"""The dimension over the number of directions that are compared."""
+CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
+"""Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
 
 
 def foreign(vectors: Float32, seed: int = 0) -> Mask:
@@ -29,8 +27,7 @@ def foreign(vectors: Float32, seed: int = 0) -> Mask:
     rows = normalise(vectors)
     count = min(CLUSTERS, max(2, len(rows) // LEAST))
     labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
-    parts = [rows[labels == label] for label in range(count)]
-    parts = [part - part.mean(axis=0) for part in parts if len(part)]
+    parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
     top = max(1, rows.shape[1] // DIRECTIONS)
     directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]
     shares = [np.square(part @ directions).sum() / max(1e-12, float(np.square(part).sum())) for part in parts]
@@ -56,7 +53,6 @@ def encoded_again(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], ve
     which = np.where(best < SAME, len(names), cosines.argmax(axis=0))
     return [
         {"prompt": listed[place], "rows": int((which == place).sum()),
-         "median cosine": round(float(np.median(best[which == place])), 4),
-         "least": round(float(best[which == place].min()), 4)}
+         "median cosine": round(float(np.median(best[which == place])), 4)}
         for place in np.unique(which)
     ]  # fmt: skip

@@ -1,6 +1,5 @@
 """A new model's vectors predicted from the old ones, with a bound on what a query loses by it."""
 
-from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
@@ -15,31 +14,10 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import normalise
 from xalign_models.vectors.transfer import SAME
 
-TEXTS, LEAST = 2000, 100
-"""Number of the index's texts that the new model encodes, half of them to fit on, and the minimum."""
-CHECKED = 32
-"""Number of texts that the old model encodes, to refuse an index of another one."""
+TEXTS, LEAST, CHECKED = 2000, 100, 32
+"""Texts of the index that the new model encodes, at most and at least, and that the old one does, to know its own."""
 LEVEL, WANTED = 0.1, 0.3
 """Share of queries whose loss may exceed the bound, and the bound that encoding some rows first should reach."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Losses of held-out queries: the share of a new index's ten nearest rows that are not among the ten nearest here.
-
-    Attributes:
-        table: By share of rows encoded again: the mean loss, and the bound that 90% of queries keep.
-        share: The smallest share whose bound is at most :data:`WANTED`; 1 if none is.
-        cut: Rows whose prediction is shorter than this are that share.
-    """
-
-    table: list[dict[str, float]]
-    share: float
-    cut: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 def conformal(losses: AnyFloats, level: float) -> float:
@@ -52,8 +30,15 @@ def conformal(losses: AnyFloats, level: float) -> float:
     return float(np.sort(losses)[place - 1]) if place <= len(losses) else 1.0
 
 
-def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, Losses]:
+def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
     """A map from the vectors of a sample to a new model's, fitted on half of the texts, and its losses on the others.
+
+    A query's loss is the share of a new index's ten nearest rows that are not among the ten nearest here.
+
+    Returns:
+        The map, and ``table`` with the mean loss, and the bound that 90% of queries keep, by share of rows encoded
+        again; ``share``, the smallest one with the bound :data:`WANTED`, or 1; and ``cut``, the length below which a
+        prediction belongs to that share.
 
     Raises:
         DataError: The index has fewer than 100 texts.
@@ -64,11 +49,8 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         raise DataError(f"A map between models needs {LEAST} texts of the index; it has {len(texts)}.")
     stored, prompts = normalise(sample.rows.vectors), new.role_prompts()
     again = encode(old, texts[:CHECKED], codes[:CHECKED], old.role_prompts()[-1])
-    same = (
-        float(np.median((normalise(again) * stored[:CHECKED]).sum(axis=1))) if again.shape[1] == stored.shape[1] else 0
-    )
-    if same < SAME:
-        raise ModelError(f"The vectors are not those of {old.spec.name}: the median cosine is {same:.3f}.")
+    if again.shape[1] != stored.shape[1] or np.median((normalise(again) * stored[:CHECKED]).sum(axis=1)) < SAME:
+        raise ModelError(f"The vectors are not those of {old.spec.name}; `xalign index audit` shows whose they are.")
     queries, documents = (normalise(encode(new, texts, codes, prompt)) for prompt in (prompts[0], prompts[-1]))
     held = np.random.default_rng(0).permutation(len(texts)) % 2 == 1
     layers = migration.fit_map(method, stored[~held], documents[~held])
@@ -84,4 +66,4 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         row = {"encoded again": share, "mean loss": float(losses.mean()), "bound": conformal(losses, LEVEL)}
         table.append({name: round(value, 3) for name, value in row.items()})
     share = next((row["encoded again"] for row in table if row["bound"] <= WANTED), 1.0)
-    return layers, Losses(table, share, float(np.quantile(lengths, share)))
+    return layers, {"table": table, "share": share, "cut": float(np.quantile(lengths, share))}

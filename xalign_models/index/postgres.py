@@ -24,11 +24,11 @@ class Postgres(Index):
         try:
             self.connection = psycopg.connect(url, autocommit=True)
         except psycopg.Error as error:
-            raise FileError(f"{url} cannot be opened ({one_line(error)}).") from None
+            raise FileError(f"{table}: the server cannot be reached ({one_line(error)}).") from None
         self.names = {"table": sql.Identifier(*table.split("."))}
         described = self.connection.execute(COLUMNS, [self.names["table"].as_string(self.connection)]).fetchall()
         if not described:
-            raise FileError(f"{url} has no table {table}.")
+            raise FileError(f"The database has no table {table}.")
         kinds = {name: kind for name, kind, _ in described}
         vectors = [name for name in kinds if kinds[name] in {"vector", "halfvec"}]
         self.column = columns.pick("vector", vectors, table, needed=True)

@@ -12,8 +12,8 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
+from xalign_models.index.filling import fill, languages_of, mapped
 from xalign_models.index.forensics import encoded_again
-from xalign_models.index.writing import fill, languages_of, mapped
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
 from xalign_models.models.building import raw_encoder
@@ -71,16 +71,8 @@ def fix(
 ) -> tuple[str, int, int]:  # fmt: skip
     """Write aligned vectors to the second column, and the model for queries to a folder; the same call resumes.
 
-    Args:
-        index: The index.
-        output: Folder of the model, for :func:`xalign_models.load`.
-        model: The model of the index.
-        method: An alignment, or ``auto`` for :func:`expecting.best`.
-        lang: Language of rows without one.
-        device: cpu, cuda or mps.
-        corpus: Parallel text to fit on.
-        limit: Rows of it to fit on.
-        queries: The user's queries, as in :func:`expecting.own_queries`, for ``auto``.
+    The method ``auto`` is :func:`expecting.best`; ``corpus``, ``limit`` and ``queries`` are those of
+    :func:`expecting.expect`, and ``lang`` is the language of rows without one.
 
     Returns:
         The method, the number of rows, and how many of them have no vector that could be mapped.
@@ -133,7 +125,7 @@ def migrate(
     The folder gets the map and, one per line, the ids of the rows to encode first.
 
     Returns:
-        The record of the map, with its :class:`migrating.Losses`, the number of rows, and how many had no vector.
+        The record of the map, with the losses of :func:`migrating.fit`, the number of rows, and how many had no vector.
 
     Raises:
         XAlignError: As for :func:`fix` and :func:`migrating.fit`, or the method cannot map between models.
@@ -143,12 +135,10 @@ def migrate(
     if _is_new(index, output, asked):
         sample = gather(index, lang, migrating.TEXTS)
         layers, losses = migrating.fit(sample, open_model(old, device), open_model(new, device), method)
-        arrays: dict[str, Any] = {
-            f"{i}{name}": part for i, layer in enumerate(layers) for name, part in zip("Wb", layer, strict=True)
-        }
+        arrays: dict[str, Any] = {f"{i}{'Wb'[j]}": layers[i][j] for i in range(len(layers)) for j in (0, 1)}
         with atomic_directory(output) as folder:
             np.savez(folder / MAP, **arrays)
-            (folder / RECORD).write_text(json.dumps({**asked, **losses.to_dict()}, indent=2), encoding="utf-8")
+            (folder / RECORD).write_text(json.dumps({**asked, **losses}, indent=2), encoding="utf-8")
     record, arrays = read_json(output / RECORD), read_npz(output / MAP)
     layers = tuple((arrays[f"{i}W"], arrays[f"{i}b"]) for i in range(len(arrays) // 2))
 
@@ -158,8 +148,6 @@ def migrate(
     total, skipped = fill(index, lambda rows: normalise(predicted(rows)))
     with (output / FIRST).open("w", encoding="utf-8") as file:
         for rows in index.read():
-            lengths = np.linalg.norm(predicted(rows), axis=1)
-            file.writelines(
-                f"{key}\n" for key, length in zip(rows.ids, lengths, strict=True) if not length >= record["cut"]
-            )
+            short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])
+            file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).ids)
     return record, total, skipped

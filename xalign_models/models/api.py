@@ -9,21 +9,27 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import torch
+from sentence_transformers import SentenceTransformer
+
 from xalign_models import alignments, corpora
+from xalign_models import recommend as recommendation
+from xalign_models.alignments.module import Aligned
+from xalign_models.backbones.router import all_modules
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
-from xalign_models.models.building import build, encoder_of, load_encoder
-from xalign_models.models.names import find_spec, is_label, slug
+from xalign_models.models.building import build, encoder_of, load_encoder, raw_encoder
+from xalign_models.models.labelled import is_task, labelled
+from xalign_models.models.metadata import meta_of
+from xalign_models.models.names import Located, find_spec, is_label, slug
 from xalign_models.models.recipe import Recipe
+from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.recommend import CardRow, Recommendation
 
 logger = logging.getLogger(__name__)
 
@@ -156,9 +162,6 @@ def recommend(
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
-    from xalign_models import recommend as recommendation
-    from xalign_models.models.building import raw_encoder
-    from xalign_models.models.labelled import is_task, labelled
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
@@ -271,8 +274,6 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
         AlignmentError: ``unknown`` is not one of the treatments, or is ``unaligned`` and the maps move every language.
         LanguageError: ``default_lang`` is neither a language nor ``auto``.
     """
-    from xalign_models.alignments.module import Aligned
-
     if unknown not in get_args(Unknown):
         raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
     code = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
@@ -308,9 +309,6 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
         return load_encoder(model, device=device)
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-    from xalign_models.models.metadata import meta_of
-    from xalign_models.models.names import Located
-
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:
@@ -323,10 +321,6 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
 
 def _identity(model: SentenceTransformer) -> str:
     """40 hex digits of a model's modules, settings, weights, tokenizer and prompts, which determine its vectors."""
-    import torch
-
-    from xalign_models.backbones.router import all_modules
-
     content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length).encode())
     for module in all_modules(model):
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}

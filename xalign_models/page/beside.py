@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
+from xalign_models.atlas.factors import LEAST, MOST
 from xalign_models.atlas.scores import STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
 from xalign_models.atlas.table import SCALE, TASKS, PublishedModel, scaled
@@ -64,6 +65,8 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         "settings": {
             "permissive": sorted(choosing.PERMISSIVE),
             "close": choosing.CLOSE,
+            "least": LEAST,
+            "most": MOST,
             "tasks": TASKS,
         },
         "statistics": list(SHOWN.values()),

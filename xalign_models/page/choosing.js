@@ -50,7 +50,13 @@ async function readTable() {
         trained = state >> 4,
         centre = Math.log(score / (1 - score)) - (adjusted ? (effects[kind] * trained) / share : 0),
         width = Math.exp((rowSpreads[row] + modelSpreads[kind * models.length + model]) / unit) * (1 - measured / share);
-      return { score: logistic(centre), low: logistic(centre - width), high: logistic(centre + width), measured, trained };
+      const low = logistic(centre - width),
+        high = logistic(centre + width);
+      return {
+        score: logistic(centre), measured, trained,
+        low: width > 0 && low < SETTINGS.least ? 0 : low,
+        high: width > 0 && high > SETTINGS.most ? 1 : high,
+      };
     },
   };
 }

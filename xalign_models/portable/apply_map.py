@@ -77,7 +77,7 @@ class Map:
 
     def apply(self, x: Array, number: int) -> Array:
         """Map rows (n, d): ``y = x W``, then ``y - (y C) C^T + b``; or ``x + relu(x A + a) B``."""
-        part = {name: stack[number].astype(x.dtype) for name, stack in self.arrays.items()}
+        part = {name: stack[number if len(stack) > 1 else 0].astype(x.dtype) for name, stack in self.arrays.items()}
         y: Array = x @ part["weight"] if "weight" in part else x
         if "inner" in part:
             y = x + np.maximum(x @ part["inner"] + part["bias"], 0) @ part["outer"]

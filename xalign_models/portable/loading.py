@@ -20,6 +20,8 @@ KINDS = {"Aligned", "RectifiedAligned"}
 """Names of the module types that hold maps."""
 FORMAT = 1
 """Version of the format of maps that this version reads and writes."""
+READY = Path(__file__).with_name("ready")
+"""Folder of the maps that come with xalign, from a model of queries to the model of an index."""
 
 
 class SavedMap(Map):
@@ -76,8 +78,9 @@ def load_map(directory: str | Path) -> SavedMap:
     """The maps of a directory, which numpy and safetensors apply; torch is not imported, and no weights are opened.
 
     Args:
-        directory: A saved aligned model, a folder that ``xalign export --numpy`` wrote, or a saved alignment, whose
-            prompt is any and whose vectors keep their length.
+        directory: A saved aligned model; a folder that ``xalign export --numpy`` wrote; a saved alignment, whose prompt
+            is any and whose vectors keep their length; or ``map:multilingual-e5-small->all-MiniLM-L6-v2``, a map that
+            comes with xalign and takes vectors of unit length.
 
     Raises:
         AlignmentError: The directory has no maps, or they are damaged.
@@ -91,7 +94,7 @@ def load_map(directory: str | Path) -> SavedMap:
         >>> xalign_models.load_map("aligned").transform(np.ones((2, 16)), ["de", "en"]).shape
         (2, 16)
     """
-    folder = Path(directory)
+    folder = ready_folder(directory) if str(directory).startswith("map:") else Path(directory)
     try:
         if (folder / "map.json").is_file():
             settings, weights = read_json(folder / "map.json"), folder / "map.safetensors"
@@ -105,6 +108,18 @@ def load_map(directory: str | Path) -> SavedMap:
         return _checked(settings, load_file(weights))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, SafetensorError):
         raise AlignmentError(f"the maps in {folder} are damaged; fit and save the model again.") from None
+
+
+def ready_folder(name: str | Path) -> Path:
+    """The folder of a map that comes with xalign, by its name, ``map:QUERIES->INDEX``.
+
+    Raises:
+        AlignmentError: There is no such map.
+    """
+    known = {f"map:{folder.name.replace('--', '->')}": folder for folder in sorted(READY.iterdir())}
+    if str(name) not in known:
+        raise AlignmentError(f"there is no map {name}; there are {', '.join(known)}.")
+    return known[str(name)]
 
 
 def settings_of(config: Mapping[str, Any], prompts: Mapping[str, str], normalise: bool) -> dict[str, Any]:
@@ -167,6 +182,6 @@ def _checked(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> SavedM
     last = max(settings["prompts"].values(), default=0) + max((settings["languages"] or {"": 0}).values())
     counts = {len(stack) for stack in arrays.values()}
     finite = all(np.isfinite(stack).all() for stack in arrays.values())
-    if not (finite and counts <= {last + 1} and maps.apply(row, 0).shape == row.shape):
+    if not (finite and counts <= {1, last + 1} and maps.apply(row, 0).shape == row.shape):
         raise ValueError
     return maps

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -60,8 +61,6 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     Raises:
         ModelError: The model has no tokenizer or no table of embeddings.
     """
-    import torch
-
     first: Any = loading.open_backbone(find_spec(name).backbone).modules("cpu")[0]
     if not hasattr(first, "model") or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")

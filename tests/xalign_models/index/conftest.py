@@ -100,7 +100,8 @@ def put_postgres(data, folder, request):
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS docs")
         cursor.execute(
-            f"CREATE TABLE docs (key bigint PRIMARY KEY, text text, lang text, embedding vector({data.vectors.shape[1]}))"
+            "CREATE TABLE docs (key bigint PRIMARY KEY, text text, lang text, "
+            f"embedding vector({data.vectors.shape[1]}))"
         )
         cursor.executemany(
             "INSERT INTO docs VALUES (%s, %s, %s, %s::real[])",

@@ -10,7 +10,7 @@ import pytest
 from tests.xalign_models.index.conftest import DIM, rows
 from xalign_models.errors import FileError, ModelError
 from xalign_models.index.base import Columns, open_index
-from xalign_models.index.writing import fill
+from xalign_models.index.filling import fill
 
 COUNT = 50
 ROTATION = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))[0].astype(np.float32)
@@ -105,7 +105,7 @@ def test_vectors_of_other_maps_in_the_second_column_are_found(stored):
         index.add(DIM)
         ids, vectors = content(index)
         index.write(ids[:COUNT], vectors[:, ::-1].copy())
-        with pytest.raises(FileError, match="of other maps"):
+        with pytest.raises(FileError, match="differs from the vectors"):
             fill(index, rotated)
 
 
@@ -133,3 +133,14 @@ def test_a_column_that_does_not_exist_is_named(stored):
     source, columns = stored(rows(COUNT))
     with pytest.raises(FileError, match="--lang-column"):
         open_index(source, Columns(lang="speech", texts=columns.texts))
+
+
+def test_a_source_holds_no_password(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_postgres
+
+    source, _ = put_postgres(rows(5), tmp_path, request)
+    with closing(open_index(source.replace("postgres:@", "postgres:secret@"))) as index:
+        assert "secret" not in index.source
+    with pytest.raises(FileError) as raised:
+        open_index("postgresql://me:secret@127.0.0.1:1/db#docs")
+    assert "secret" not in str(raised.value)

@@ -1,37 +1,31 @@
 """Few-shot contrastive alignment: LoRA matrices on every linear layer, from a backbone's spec to the trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
 from xalign_models import corpora
 from xalign_models.backbones import adapters, loading
 from xalign_models.configuration import to_mapping
-from xalign_models.errors import ModelError
+from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.errors import DataError, ModelError
 from xalign_models.languages import TaggedText
 from xalign_models.models import building
 from xalign_models.specs import Dtype, ModelSpec
 from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.instruments import Retrieval
+from xalign_models.training.instruments import MEASURED, Retrieval
 from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-from xalign_models.corpora import ENGLISH, Corpus
-from xalign_models.errors import DataError
-from xalign_models.training.instruments import MEASURED
 
 
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
@@ -130,8 +124,6 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
     def __init__(self, dataset: Dataset, **options: Any) -> None:
-        from datasets import Dataset
-
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
@@ -175,8 +167,6 @@ def fit(
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
-    from datasets import Dataset  # not where losses alone are timed
-
     rows = {side: [pair[i]._asdict() for pair in pairs] for i, side in enumerate(("anchor", "positive"))}
     batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None
