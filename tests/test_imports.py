@@ -27,7 +27,7 @@ FOUNDATION = "builtin claims configuration device errors files languages lmdb_fi
 LAYERS = (
     FOUNDATION,
     "figures identification linalg published tables",
-    "assets ranking specs vector_files",
+    "assets ranking specs thresholds vector_files",
     "plugins results store typology",
     "alignments corpora",
     "backbones portable recommend",
