@@ -32,7 +32,7 @@ LAYERS = (
     "alignments corpora",
     "backbones portable recommend",
     "generation models",
-    "analysis evaluation parity vectors",
+    "analysis evaluation parity serving vectors",
     "cluster",
     "atlas boards training",
     "page xalign_tasks",
