@@ -36,6 +36,7 @@ LAYERS = (
     "cluster",
     "atlas boards training",
     "page xalign_tasks",
+    "index",
     "cli",
 )
 """The rooms from the lowest layer to the highest. Rooms of one layer are independent, but for the foundation's."""
@@ -46,6 +47,7 @@ DYNAMIC = {
     "xalign_models",
     "xalign_models.assets.installation",
     "xalign_models.backbones.policy",
+    "xalign_models.index.base",
     "xalign_models.models",
     "xalign_models.models.borrowed",
     "xalign_models.plugins.loading",

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from xalign_models.errors import LanguageError
-from xalign_models.languages import match
+from xalign_models.languages import canonical, match
 
 UNDETERMINED = "und"
 """ISO 639-3 code of an undetermined language: that of doubtful texts, such as numbers."""
@@ -60,6 +60,20 @@ def identify(texts: Sequence[str], among: Sequence[str]) -> list[Found]:
     distinct = {text: identifier.classify(text) for text in dict.fromkeys(texts)} if languages else {}
     found = (distinct.get(text, (None, 0.0)) for text in texts)
     return [Found(languages[label] if sure >= LEAST_CONFIDENCE else UNDETERMINED, sure) for label, sure in found]
+
+
+@cache
+def identifiable() -> tuple[str, ...]:
+    """Canonical codes of all languages that py3langid knows.
+
+    Raises:
+        LanguageError: py3langid is not installed.
+    """
+    codes = []
+    for label in _whole().labels:
+        with suppress(LanguageError):
+            codes.append(canonical(label))
+    return tuple(dict.fromkeys(codes))
 
 
 @lru_cache(maxsize=16)

@@ -1,116 +1,366 @@
-"""Tests ``xalign choose`` on tasks that it has not seen: ``python -m docs.tools.choose_holdout``.
+"""Holds scores out of the atlas and predicts them: ``python -m docs.tools.choose_holdout``.
 
-Each task is left out once, together with the tasks of the same text. A choice succeeds if the task's best model is tied
-with the first choice, among the models that have a score there. Prints a line for each task and the share of successes.
+Writes docs/results/atlas_holdout.csv.
+
+Every part fits the factors anew without what it holds out. Only the number of standard errors of an interval is kept
+from the whole table where a part fits dozens of times (first picks, languages); the parts on intervals scale them anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import csv
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from scipy.special import expit
+from scipy.stats import rankdata
 
-from xalign_models.atlas import Atlas, load_atlas
-from xalign_models.atlas.choose import Wish, choose, task_scores
-from xalign_models.errors import XAlignError
+from xalign_models.atlas import Atlas, Column, load_atlas
+from xalign_models.atlas.choose import Wish, choose
+from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
+from xalign_models.atlas.statistics import rank_groups
+from xalign_models.atlas.table import TASKS, PublishedModel
 from xalign_models.languages import canonical
 
+OUTPUT = Path(__file__).parents[1] / "results" / "atlas_holdout.csv"
 SETS = (
     "sw,te,yo", "de,fr,es", "hi,bn,ta", "zh,ja,ko", "ar,fa,ur", "ru,uk,pl", "fi,et,hu", "id,ms,tl", "vi,th,km",
     "am,so,om", "ha,ig,yo", "zu,xh,sn", "ka,hy,az", "kk,ky,uz", "is,da,nb", "cy,ga,eu", "ro,el,bg", "he,tr,ar",
     "gu,pa,mr", "sw",
 )  # fmt: skip
-SAME_TEXT = (
-    {"STS22", "STS22.v2"},
-    {"BUCC", "BUCC.v2"},
-    {"IN22ConvBitextMining", "IN22GenBitextMining"},
-    {"SIB200ClusteringS2S", "SIB200Classification"},
-)
 FEWEST = 10
+"""Models with a score that a case needs."""
+HIDDEN = 0.1
+"""Share of the pairs that are held out."""
+Row = tuple[str, str, str, float]
+"""Part, who or what, measure, value."""
 
 
-def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[dict[str, Any]]:
-    """The outcome for each set of languages and each task with at least half of them.
-
-    Args:
-        atlas: The table.
-        by_kind: Whether the choice is asked for the kind of the task.
-
-    Yields:
-        The ``languages`` and the held-out ``task``; the number of ``candidates``, which have a score there, and of
-        those ``tied`` with the first choice; ``success``, whether the best candidate is among these; ``points_lost``
-        by the first choice to the best; and ``better_share``, the share of candidates with a higher score.
-    """
-    for codes in SETS:
-        languages = tuple(canonical(code) for code in codes.split(","))
-        done: set[str] = set()
-        for task in dict.fromkeys(column.task for column in atlas.columns):
-            group = next((tasks for tasks in SAME_TEXT if task in tasks), {task})
-            if task in done:
-                continue
-            done |= group
-            scored = [
-                (column, scores)
-                for column in atlas.columns
-                if column.task in group
-                and 2 * len({*languages} & {*column.languages}) >= len(languages)
-                and (scores := task_scores(column, languages)) is not None
-            ]
-            if not scored:
-                continue
-            column, scores = max(scored, key=lambda pair: np.isfinite(pair[1]).sum())
-            truth = {
-                model: score for model, score in zip(column.models, scores.tolist(), strict=True) if score == score
-            }
-            try:
-                choice = choose(atlas, Wish(languages, column.kind if by_kind else None), without=sorted(group))
-            except XAlignError:
-                continue
-            ranked = [candidate for candidate in choice.candidates if candidate.model in truth]
-            if len(ranked) < FEWEST or not ranked[0].tied:  # no model that is tied with the first has a score there
-                continue
-            first, best = ranked[0], max(ranked, key=lambda candidate: truth[candidate.model])
-            yield {
-                "languages": codes,
-                "task": column.label,
-                "candidates": len(ranked),
-                "tied": sum(candidate.tied for candidate in ranked),
-                "success": best.tied,
-                "points_lost": 100 * (expit(truth[best.model]) - expit(truth[first.model])),  # scores are logits
-                "better_share": np.mean([truth[candidate.model] > truth[first.model] for candidate in ranked]),
-            }
+def without(atlas: Atlas, hides: Callable[[Column], np.ndarray]) -> Atlas:
+    """The atlas with the scores (models, languages, kinds) hidden for which ``hides(column)`` is true."""
+    columns = tuple(replace(column, scores=np.where(hides(column), np.nan, column.scores)) for column in atlas.columns)
+    return replace(atlas, columns=columns, table={})
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The number of cases, the share of successes, and medians of the other outcomes."""
-    frame = pd.DataFrame(rows)
-    medians = frame[["tied", "candidates", "points_lost", "better_share"]].median()
-    by_chance = (frame["tied"] / frame["candidates"]).mean()
-    return {"cases": len(rows), "success": frame["success"].mean(), "by_chance": by_chance, **medians}
+def pairs(atlas: Atlas, by: str, seed: int) -> Callable[[Column], np.ndarray]:
+    """Hides a tenth of the pairs of models and languages, or of models and tasks with those of the same text."""
+    rng = np.random.default_rng(seed)
+    models = {model: row for row, model in enumerate(sorted(atlas.models))}
+    groups = {task: number for number, tasks in enumerate(task_groups(atlas)) for task in tasks}
+    languages = {
+        code: place for place, code in enumerate(sorted({c for column in atlas.columns for c in column.languages}))
+    }
+    hidden = rng.random((len(models), len(languages) if by == "language" else len(groups))) < HIDDEN
+
+    def hides(column: Column) -> np.ndarray:
+        rows = [models[model] for model in column.models]
+        if by == "language":
+            return hidden[np.ix_(rows, [languages[code] for code in column.languages])][:, :, None]
+        return hidden[rows, groups[column.task]][:, None, None]
+
+    return hides
+
+
+def task_groups(atlas: Atlas) -> list[list[str]]:
+    """Tasks that are held out together."""
+    groups: dict[str, list[str]] = {}
+    for task in dict.fromkeys(column.task for column in atlas.columns):
+        groups.setdefault(SAME_TEXT.get(task, task), []).append(task)
+    return [*groups.values()]
+
+
+def predicted(atlas: Atlas) -> Iterator[Row]:
+    """Mean errors of held-out cells in points, beside the mean of the cell and an additive fit."""
+    models = sorted(atlas.models)
+    cells, scores = cells_of(atlas.columns, models)
+    kinds = np.array([cell.kind for cell in cells])
+    for by in ("language", "task"):
+        kept_cells, found = cells_of(without(atlas, pairs(atlas, by, 1)).columns, models, fewest=1)
+        order = {cell: place for place, cell in enumerate(kept_cells)}
+        kept = np.stack(
+            [found[:, order[cell]] if cell in order else np.full(len(models), np.nan) for cell in cells], axis=1
+        )
+        logits = logit(kept)
+        factors = fit(logits)
+        guesses = {"factors": score_of(infer(factors, logits).predict(factors)[0]), **simple(logits)}
+        hidden = np.isfinite(scores) & np.isnan(kept)
+        for name, guess in guesses.items():
+            errors = 100 * np.abs(guess - scores)
+            yield f"model x {by}", "all", name, float(errors[hidden].mean())
+            for kind in TASKS if name == "factors" else ():
+                yield f"model x {by}", kind, name, float(errors[hidden & (kinds == kind)].mean())
+
+
+def simple(logits: np.ndarray) -> dict[str, np.ndarray]:
+    """What the mean of a cell, and an additive fit of models and cells, predict."""
+    observed, quality = np.isfinite(logits), np.zeros(len(logits))
+    values = np.where(observed, logits, 0)
+    means = values.sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    level = means
+    for _ in range(20):
+        quality = (values - observed * level).sum(axis=1) / np.maximum(observed.sum(axis=1), 1)
+        level = (values - observed * quality[:, None]).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    return {"cell mean": score_of(np.tile(means, (len(logits), 1))), "additive": score_of(quality[:, None] + level)}
+
+
+def intervals(atlas: Atlas) -> Iterator[Row]:
+    """How many 90% intervals of the table cover the whole measured score, and their median width in points."""
+    whole = scores_of(atlas)
+    found: list[tuple[str, str, str, bool, float, float]] = []
+    for by in ("language", "task"):
+        part = estimate(without(atlas, pairs(atlas, by, 2)))
+        for kind in TASKS:
+            for code in whole.languages:
+                tasks = whole.count(kind, code)
+                if not tasks or code not in part.place:
+                    continue
+                truth, guess = whole.row(kind, code), part.row(kind, code)
+                held = (truth.measured == tasks) & (guess.measured < part.count(kind, code))
+                for row in np.flatnonzero(held):
+                    date = atlas.models[whole.models[row]].release_date or ""
+                    age = "released before 2025" if date < "2025" else "released since 2025"
+                    named = "rarely named" if atlas.low_resource(code) else "often named"
+                    covers = guess.low[row] <= truth.score[row] <= guess.high[row]
+                    width = 100 * (guess.high[row] - guess.low[row])
+                    found.append(
+                        (kind, named, age, bool(covers), float(width), float(guess.score[row] - truth.score[row]))
+                    )
+    groups: list[tuple[str, Callable[[tuple], bool]]] = [("all", lambda row: True)]
+    for place, values in enumerate(
+        (TASKS, ("rarely named", "often named"), ("released before 2025", "released since 2025"))
+    ):
+        groups += [(value, lambda row, place=place, value=value: row[place] == value) for value in values]
+    for name, belongs in groups:
+        rows = [row for row in found if belongs(row)]
+        yield "intervals", name, "coverage", 100 * float(np.mean([row[3] for row in rows]))
+        yield "intervals", name, "width", float(np.median([row[4] for row in rows]))
+        yield "intervals", name, "scores", len(rows)
+
+
+def table_without(atlas: Atlas, hides: Callable[[Column], np.ndarray], like: Scores) -> Atlas:
+    """The atlas without hidden scores, and its table."""
+    kept = without(atlas, hides)
+    return with_table(kept, estimate(kept, like))
+
+
+def first_picks(atlas: Atlas) -> Iterator[Row]:
+    """Points that the first pick loses on a task that was left out with those of the same text, beside baselines."""
+    like, losses = scores_of(atlas), []
+    for group in task_groups(atlas):
+        kept = replace(atlas, columns=tuple(column for column in atlas.columns if column.task not in group), table={})
+        kept = with_table(kept, estimate(kept, like))
+        for codes in SETS:
+            wanted = tuple(map(canonical, codes.split(",")))
+            for kind in dict.fromkeys(column.kind for column in atlas.columns if column.task in group):
+                cases = [
+                    c
+                    for c in atlas.columns
+                    if c.task in group and c.kind == kind and 2 * len({*wanted} & {*c.languages}) >= len(wanted)
+                ]
+                if not cases or not any(
+                    scores_of(kept).count(kind, code) for code in wanted if code in scores_of(kept).place
+                ):
+                    continue
+                truth = max((task_scores(column, wanted) for column in cases), key=len)
+                if len(truth) >= FEWEST:
+                    ranked = [one.model for one in choose(kept, Wish(wanted, kind)).candidates]
+                    losses.append(
+                        (
+                            codes,
+                            group[0],
+                            {
+                                name: loss(order, truth)
+                                for name, order in {"choose": ranked, **baselines(kept, kind, wanted)}.items()
+                            },
+                        )
+                    )
+    names = sorted({name for *_, row in losses for name in row})
+    table = np.array([[row[name] for name in names] for *_, row in losses])
+    mean = dict(zip(names, table.mean(axis=0), strict=True))
+    yield "first pick", "all", "cases", len(table)
+    for name, column in zip(names, table.T, strict=True):
+        for measure, value in (("mean", mean[name]), ("median", np.median(column)), ("90%", np.quantile(column, 0.9))):
+            yield "first pick", name, measure, float(value)
+    best = min((name for name in names if name not in {"choose"}), key=mean.__getitem__)
+    gain = table[:, names.index("choose")] - table[:, names.index(best)]
+    tasks = np.array([task for _, task, _ in losses])
+    rng = np.random.default_rng(0)
+    distinct = np.unique(tasks)
+    draws = [
+        np.mean(np.concatenate([gain[tasks == task] for task in rng.choice(distinct, len(distinct))]))
+        for _ in range(2000)
+    ]
+    low, high = np.quantile(draws, (0.025, 0.975))
+    for measure, value in (("difference", gain.mean()), ("low", low), ("high", high)):
+        yield "first pick", f"less {best}", measure, float(value)
+
+
+def task_scores(column: Column, languages: Collection[str]) -> dict[str, float]:
+    """The mean score in some languages of each model that has them all."""
+    places = [place for place, code in enumerate(column.languages) if code in languages]
+    cells = column.scores[:, places].reshape(len(column.models), -1)
+    cells = cells[:, np.tile(column.counts[places].ravel() > 0, 1)]
+    return (
+        {m: float(v) for m, v in zip(column.models, cells.mean(axis=1), strict=True) if np.isfinite(v)}
+        if cells.size
+        else {}
+    )
+
+
+def loss(order: list[str], truth: dict[str, float]) -> float:
+    """Points that the first of an order with a true score is below the best."""
+    first = next(model for model in [*order, *truth] if model in truth)
+    return 100 * (max(truth.values()) - truth[first])
+
+
+def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, list[str]]:
+    """Orders of the models by simple rules."""
+    models = sorted(atlas.models)
+    cells, scores = cells_of(atlas.columns, models)
+    ranks = np.full(scores.shape, np.nan)
+    for place, column in enumerate(scores.T):
+        some = np.isfinite(column)
+        ranks[some, place] = rankdata(column[some]) / some.sum()
+    of_kind = np.array([cell.kind == kind for cell in cells])
+    spoken = np.array([cell.language in languages for cell in cells])
+    about: list[PublishedModel] = [atlas.models[model] for model in models]
+    values = {
+        "percentile, kind and languages": _mean(ranks[:, of_kind & spoken]),
+        "percentile, kind": _mean(ranks[:, of_kind]),
+        "percentile, languages": _mean(ranks[:, spoken]),
+        "percentile, all": _mean(ranks),
+        "mean score": _mean(scores),
+        "largest": np.array([model.parameters or 0 for model in about], dtype=float),
+        "newest": np.array([float((model.release_date or "0").replace("-", "").ljust(8, "0")) for model in about]),
+        "random": np.random.default_rng(len(cells)).random(len(models)),
+    }
+    return {name: [models[row] for row in np.argsort(-value, kind="stable")] for name, value in values.items()}
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    some = np.isfinite(values)
+    return np.where(some.any(axis=1), np.where(some, values, 0).sum(axis=1) / np.maximum(some.sum(axis=1), 1), -1)
+
+
+def languages(atlas: Atlas) -> Iterator[Row]:
+    """Points that the first pick loses, and errors of predictions, in languages left out a tenth at a time."""
+    like = whole = scores_of(atlas)
+    codes = [code for code in whole.languages if any(whole.count(kind, code) for kind in TASKS)]
+    fold = dict(zip(codes, np.random.default_rng(3).integers(0, 10, len(codes)), strict=True))
+    lost: dict[str, list[tuple[float, float]]] = {kind: [] for kind in TASKS}
+    errors: dict[str, list[tuple[float, bool]]] = {kind: [] for kind in TASKS}
+    for part in range(10):
+        out = [code for code in codes if fold[code] == part]
+        kept = table_without(
+            atlas,
+            lambda column, out=out: np.array([code in out for code in column.languages])[None, :, None],
+            like,
+        )
+        scores = scores_of(kept)
+        for kind in TASKS:
+            average = baselines(kept, kind, ())["percentile, kind"]
+            for code in out:
+                if code not in scores.place or not whole.count(kind, code):
+                    continue
+                truth, guess = whole.row(kind, code), scores.row(kind, code)
+                done = truth.measured == whole.count(kind, code)
+                true = {whole.models[row]: float(truth.score[row]) for row in np.flatnonzero(done)}
+                if len(true) < FEWEST:
+                    continue
+                ranked = [scores.models[row] for row in np.argsort(-guess.low, kind="stable")]
+                lost[kind].append((loss(ranked, true), loss(average, true)))
+                errors[kind] += [
+                    (
+                        100 * abs(float(guess.score[row] - truth.score[row])),
+                        bool(guess.low[row] <= truth.score[row] <= guess.high[row]),
+                    )
+                    for row in np.flatnonzero(done)
+                ]
+    for kind in TASKS:
+        if lost[kind]:
+            ours, theirs = np.mean(lost[kind], axis=0)
+            error, covered = np.mean(errors[kind], axis=0)
+            for measure, value in (
+                ("languages", len(lost[kind])),
+                ("points lost", ours),
+                ("by percentile, kind", theirs),
+                ("error", error),
+                ("coverage", 100 * covered),
+            ):
+                yield "new language", kind, measure, float(value)
+
+
+def other_revisions(atlas: Atlas) -> Iterator[Row]:
+    """Ten cells of models that were never scored on a text, beside what they have on its other revision."""
+    rng, main = np.random.default_rng(4), main_columns(atlas.columns)
+    cases = []
+    for task, count in (("NTREXBitextMining", 4), ("BelebeleRetrieval", 3), ("IN22GenBitextMining", 3)):
+        column = next(c for c in atlas.columns if c.task == task and c.label not in main)
+        english = column.scores[:, :, 1:3]
+        whole = np.flatnonzero(np.isfinite(english).sum(axis=(1, 2)) == np.isfinite(english).any(axis=0).sum())
+        for row in rng.choice(whole, count, replace=False):
+            places = [place for place, code in enumerate(column.languages) if code != "eng-Latn"]
+            cases.append((column, column.models[row], column.languages[rng.choice(places)]))
+    chosen = {model for _, model, _ in cases}
+    tasks = {column.task for column, *_ in cases}
+    kept = without(
+        atlas,
+        lambda column: np.array([column.task in tasks and model in chosen for model in column.models])[:, None, None],
+    )
+    models = sorted(atlas.models)
+    cells, scores = cells_of(kept.columns, models)
+    factors = fit(logit(scores))
+    guess, error = infer(factors, logit(scores)).predict(Factors(*factors))
+    spread = np.sqrt(error**2 + factors.noise)
+    table = scores_of(atlas)
+    hits, gaps = [], []
+    for column, model, code in cases:
+        place = next(
+            p
+            for p, cell in enumerate(cells)
+            if cell.task == column.task and cell.column in main and cell.language == code
+        )
+        pairing = cells[place].pairing
+        at = column.languages.index(code)
+        own = [kind for kind in ((0,), (1, 2), (3, 4))[pairing] if column.counts[at, kind] > 0]
+        truth = float(column.scores[column.row[model], at, own].mean())
+        row, width = models.index(model), table.scales[TASKS.index(column.kind)]
+        ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
+        ends[0], ends[2] = ends[0] * (ends[0] >= LEAST), max(ends[2], float(ends[2] > MOST))
+        hits.append(ends[0] <= truth <= ends[2])
+        gaps.append(100 * abs(ends[1] - truth))
+        for measure, value in zip(("low", "predicted", "high", "other revision"), (*ends, truth), strict=True):
+            yield "other revision", f"{model} {column.task} {code}", measure, 100 * value
+    yield "other revision", "all", "error", float(np.mean(gaps))
+    yield "other revision", "all", "covered", int(np.sum(hits))
+
+
+def equal_models(_: Atlas) -> Iterator[Row]:
+    """How often 30 equal models on 120 languages are split into several rank groups."""
+    rng = np.random.default_rng(5)
+    names = [f"m{number}" for number in range(30)]
+    split = [
+        rank_groups(names, rng.normal(size=(1, 120)) + rng.normal(0, 0.5, (30, 120)), draws=10)[-1].group > 1
+        for _ in range(400)
+    ]
+    yield "equal models", "all", "split", 100 * float(np.mean(split))
+
+
+PARTS = (predicted, intervals, other_revisions, equal_models, languages, first_picks)
 
 
 def main() -> None:
-    """Print the outcomes and their summary, with and without the kind of the held-out task."""
+    """Print all figures and write them."""
     atlas = load_atlas()
-    for by_kind in (True, False):
-        rows = list(held_out(atlas, by_kind=by_kind))
-        for row in rows if by_kind else ():
-            print(
-                f"{row['languages']:10s} {row['task']:40s} {'yes' if row['success'] else 'no':3s} tied "
-                f"{row['tied']:3d} of {row['candidates']:3d}, {row['points_lost']:5.1f} points below the best"
-            )
-        found = summary(rows)
-        print(
-            f"\n{'the kind of the held-out task asked for' if by_kind else 'no kind asked for'}: "
-            f"the best of the held-out task is tied with the first in {found['success']:.1%} of {found['cases']} cases "
-            f"({len(SETS)} sets of languages);\n"
-            f"median tie group {found['tied']:.0f} of {found['candidates']:.0f} models (a random model is in it with "
-            f"{found['by_chance']:.0%});\nthe first is {found['points_lost']:.1f} points below the best, and "
-            f"{found['better_share']:.1%} of the models are better (medians)"
-        )
+    rows = []
+    for part in PARTS:
+        for row in part(atlas):
+            print(*row[:3], f"{row[3]:.2f}", sep="\t", flush=True)
+            rows.append((*row[:3], f"{row[3]:.4f}"))
+    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("part", "of", "measure", "value"), *rows])
 
 
 if __name__ == "__main__":

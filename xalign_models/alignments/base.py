@@ -8,8 +8,6 @@ returns its maps as *factors*, stacked over languages, each of which may be abse
 Low-rank maps thus stay factored, and one numpy function and one torch module apply all of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from abc import ABC, abstractmethod

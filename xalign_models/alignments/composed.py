@@ -1,7 +1,5 @@
 """Compositions: alignments fitted in sequence, each on the output of the previous one, saved as one map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields, make_dataclass
 from functools import cache

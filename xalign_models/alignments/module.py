@@ -1,7 +1,5 @@
 """The sentence-transformers module that applies any alignment. Its import path is a file format: do not move it."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence

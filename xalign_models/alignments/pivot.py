@@ -1,7 +1,5 @@
 """Alignments that map every language onto a pivot language, fitted on translations."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,9 @@
-"""Condense public results to means by language: ``python -m xalign_models.atlas.derive SCORES MODELS [OUTPUT]``."""
+"""Condenses public results to means by language."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -13,18 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.atlas.imported import Imported, PublicResult, read_public
-from xalign_models.atlas.table import DATA, KINDS, Atlas, Column, PublishedModel, save
-from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.atlas.imported import Imported, PublicResult
+from xalign_models.atlas.table import KINDS, Atlas, Column, PublishedModel
+from xalign_models.errors import LanguageError
 from xalign_models.files import read_parquet
 from xalign_models.languages import FLORES_200, canonical, is_canonical
 
-SOURCE = {
-    "address": "https://github.com/embeddings-benchmark/results",
-    "commit": "f4cc6c8b365a3c779dbc708d6affe0b0355b2ddf",
-    "date": "2026-08-20",
-    "licence": "CC0-1.0",
-}
 EXCLUDED = {
     "LinceMTBitextMining": "its text mixes two languages",
     "PhincBitextMining": "its text mixes two languages",
@@ -42,7 +35,7 @@ _KINDS = {
     "Reranking": "retrieval",
     "STS": "sts",
     "Classification": "classification",
-    "Clustering": "classification",
+    "Clustering": "clustering",
 }
 # The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
 _MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}
@@ -140,7 +133,9 @@ def _cells(codes: Sequence[str], kind: str) -> tuple[tuple[str, int], ...]:
     return tuple(cells)
 
 
-def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Atlas:
+def derive(
+    imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Mapping[str, str], source: dict[str, str]
+) -> Atlas:
     """The condensed table.
 
     Args:
@@ -148,6 +143,7 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
         metadata: A model revision each, as mteb's registry describes it: name, release_date, n_parameters, embed_dim,
             license, open_weights, languages, training_datasets.
         kinds: As in :func:`columns_of`.
+        source: Address, commit, date and licence of the results.
     """
     columns = [column for column in columns_of(imported.results, kinds) if len(column.models) >= FEWEST_MODELS]
     tasks = {column.task for column in columns}
@@ -159,7 +155,7 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
     models = {name: describe(name, merged[name], tasks) for name in names}
     several = [codes for entry in merged.values() if len(codes := _languages(entry)) >= SEVERAL]
     named = Counter(code for codes in several for code in {code[:3] for code in codes})
-    return Atlas(models, tuple(columns), dict(sorted(named.items())), len(several), SOURCE)
+    return Atlas(models, tuple(columns), dict(sorted(named.items())), len(several), source)
 
 
 def _languages(entry: Mapping[str, Any]) -> set[str]:
@@ -186,15 +182,21 @@ def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> Pub
         open_weights=entry.get("open_weights"),
         languages=len(_languages(entry)),
         trained_on=None if declared is None else tuple(sorted({*tasks} & {*declared})),
+        prompts=entry.get("use_instructions"),
+        reference=entry.get("reference"),
     )
 
 
 def read_metadata(path: Path) -> list[dict[str, Any]]:
     """The registry's description of each model revision, from a Parquet file with JSON in each cell."""
+    import mteb
+
     rows: list[dict[str, Any]] = read_parquet(path).to_pylist()
+    prompts = {meta.name: meta.use_instructions for meta in mteb.get_model_metas()}
     for row in rows:
         row.update({key: json.loads(row[key]) for key in row.keys() - {"model", "revision"} if row[key] is not None})
         row["name"] = row["model"].replace("__", "/", 1)
+        row["use_instructions"] = prompts.get(row["name"])
     return rows
 
 
@@ -204,23 +206,3 @@ def task_kinds(tasks: Iterable[str]) -> dict[str, str]:
 
     types = {task: mteb.get_task(task).metadata.type for task in tasks}
     return {task: _KINDS[kind] for task, kind in types.items() if kind in _KINDS}
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the table and report omissions on standard error.
-
-    Raises:
-        ResultsError: An argument is missing.
-    """
-    if len(arguments) not in (2, 3):
-        raise ResultsError("Name the scores, the models' metadata and, if not the package's, the file to write.")
-    scores, models, *output = map(Path, arguments)
-    imported = read_public(scores)
-    atlas = derive(imported, read_metadata(models), task_kinds({result.task for result in imported.results}))
-    save(atlas, output[0] if output else Path(__file__).parent / "data" / DATA)
-    for problem in imported.problems:
-        sys.stderr.write(f"{problem}\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

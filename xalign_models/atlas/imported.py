@@ -249,8 +249,12 @@ def _without_duplicates(results: Iterable[PublicResult], problems: list[str]) ->
 
 
 def _preference(result: PublicResult) -> tuple[Any, ...]:
-    version = tuple(int(part) if part.isdigit() else 0 for part in (result.mteb_version or "0").split("."))
-    return len(result.rows), version, result.revision
+    return len(result.rows), version_key(result.mteb_version), result.revision
+
+
+def version_key(version: str | None) -> tuple[int, ...]:
+    """A version of mteb, such as 2.26.1, as numbers that compare."""
+    return tuple(int(part) if part.isdigit() else 0 for part in (version or "0").split("."))
 
 
 def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:

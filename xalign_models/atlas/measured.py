@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xalign_models.atlas.derive import columns_of, describe
-from xalign_models.atlas.imported import PublicResult, read_public
+from xalign_models.atlas.imported import PublicResult, read_public, version_key
+from xalign_models.atlas.scores import scores_of, with_models, with_table
 from xalign_models.atlas.table import Atlas, Column
 from xalign_models.errors import FileError
 from xalign_models.results.layout import folder_name, results_folder
@@ -23,7 +24,7 @@ _KINDS = {
     "map": "retrieval",
     "cosine_spearman": "sts",
     "accuracy": "classification",
-    "v_measure": "classification",
+    "v_measure": "clustering",
 }
 SAME_TEXT = {
     ("NTREXBitextMining", "local-26f2a5c13305"): ("NTREXBitextMining", "ed9a4403ed4adbfaf4aab56d5b2709e9f6c3ba33"),
@@ -37,6 +38,9 @@ def with_measured(atlas: Atlas, root: Path) -> Atlas:
 
     A measured model joins a published column if task, revision of the text, split, metric and the number of subsets of
     each mean agree; otherwise it gets a column of its own.
+
+    A result of a published model replaces the published one if no older version of mteb made it. Scores of other models
+    stay as they are.
 
     Raises:
         ResultsError: There are no results.
@@ -53,7 +57,11 @@ def with_measured(atlas: Atlas, root: Path) -> Atlas:
         else:
             columns[place] = join(columns[place], column)
     models = {result.model: describe(result.model, _metadata(root, result), kinds_of_tasks) for result in results}
-    return replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
+    merged = replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
+    changed = sorted({model for column in columns[: len(atlas.columns)] for model in column.measured})
+    if not atlas.table or not changed:
+        return merged
+    return with_table(merged, with_models(scores_of(atlas), atlas, merged, changed))
 
 
 def _key(column: Column) -> tuple[str, ...]:
@@ -62,25 +70,36 @@ def _key(column: Column) -> tuple[str, ...]:
 
 
 def join(published: Column, measured: Column) -> Column:
-    """The published column plus the measured models that it lacks; cells with another number of subsets are NaN."""
-    new_rows = [row for row, model in enumerate(measured.models) if model not in published.row]
-    scores = np.full((len(new_rows), len(published.languages), measured.scores.shape[2]), np.nan)
+    """The published column with the measured models, new ones and newer ones; cells of other subsets are NaN."""
+    rows = [
+        row
+        for row, model in enumerate(measured.models)
+        if model not in published.row
+        or version_key(measured.versions[row]) >= version_key(published.versions[published.row[model]])
+    ]
+    scores = np.full((len(rows), len(published.languages), measured.scores.shape[2]), np.nan)
     for place, language in enumerate(published.languages):
         if language in measured.languages:
             index = measured.languages.index(language)
             same = published.counts[place] == measured.counts[index]
-            scores[:, place] = np.where(same, measured.scores[new_rows, index], np.nan)
+            scores[:, place] = np.where(same, measured.scores[rows, index], np.nan)
+    newer = {measured.models[row]: number for number, row in enumerate(rows)}
+    for model, number in newer.items():
+        if model in published.row:  # what was not measured again stays
+            scores[number] = np.where(np.isnan(scores[number]), published.scores[published.row[model]], scores[number])
+    kept = [row for row, model in enumerate(published.models) if model not in newer]
 
     def joined(name: str) -> tuple[str, ...]:
-        return (*getattr(published, name), *(getattr(measured, name)[row] for row in new_rows))
+        old, new = getattr(published, name), getattr(measured, name)
+        return (*(old[row] for row in kept), *(new[row] for row in rows))
 
     return replace(
         published,
         models=joined("models"),
         revisions=joined("revisions"),
         versions=joined("versions"),
-        measured=published.measured | {measured.models[row] for row in new_rows},
-        scores=np.concatenate([published.scores, scores]),
+        measured=published.measured | newer.keys(),
+        scores=np.concatenate([published.scores[kept], scores]),
     )
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from xalign_models.atlas.table import KINDS, Atlas, Column, PublishedModel
 from xalign_models.linalg.arrays import Float64, Mask
+from xalign_models.results.significance import ALPHA, ZERO, holm
 
 DRAWS = 1000
 """Bootstrap samples of languages, or of models, behind an interval."""
@@ -143,20 +144,28 @@ class Ranked:
 def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, seed: int = 0) -> list[Ranked]:
     """Rank models by their mean over languages, and group those without a significant difference.
 
-    A group begins with the best model that is not yet in one; a model joins while the 95% interval of its paired
-    difference to that first model contains 0. ``level`` has the scores (models, languages), without gaps. Intervals
-    come from bootstrap samples of the languages.
+    A group begins with the best model that is not yet in one; a model joins while its paired difference to that first
+    model is not significant. Differences of all pairs are tested by t over languages, with Holm's correction, so that
+    equal models are split with a probability of 5% at most. ``level`` has the scores (models, languages), without gaps.
+    Intervals of ranks come from bootstrap samples of the languages.
     """
+    from scipy.special import stdtr
+
     count = level.shape[1]
     order = np.argsort(-level.mean(axis=1), kind="stable")
     weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws) / count
     means = weights @ level[order].T
     ranks = (-means).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
     lowest, highest = np.quantile(ranks, INTERVAL, axis=0, method="nearest")
+    gaps = level[order][:, None] - level[order]
+    errors = gaps.std(axis=2, ddof=1) / np.sqrt(count) if count > 1 else np.full(gaps.shape[:2], np.inf)
+    p = 2 * stdtr(max(count - 1, 1), -np.abs(gaps.mean(axis=2)) / np.maximum(errors, ZERO))
+    upper = np.triu_indices(len(order), 1)
+    p[upper] = holm(p[upper].tolist()) if len(order) > 1 else p[upper]
     result: list[Ranked] = []
     group, first = 0, 0
     for place, row in enumerate(order):
-        if not group or np.quantile(means[:, first] - means[:, place], INTERVAL[0]) > 0:
+        if not group or p[first, place] < ALPHA:
             group, first = group + 1, place
         mean = float(level[row].mean())
         result.append(Ranked(models[row], mean, place + 1, int(lowest[place]), int(highest[place]), group))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +25,12 @@ KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
 ``other_into``: into L from each further language. ``other_from``: from L into each further language. English has no
 ``english_*``; its pairs are ``other_*``. A similarity has no direction: a pair counts as into and from.
 """
+TASKS = ("retrieval", "bitext", "sts", "classification", "clustering")
+"""Kinds of tasks."""
 DATA = "public_results.npz"
 SCALE = 10_000
 """Scores are kept as 16-bit integers: ten-thousandths."""
+_TABLE = "table_"  # before the names of the table's arrays
 MISSING = np.iinfo(np.int16).min
 _ABOUT = ("task", "kind", "dataset_revision", "split", "metric")
 
@@ -44,6 +49,8 @@ class PublishedModel:
         open_weights: Whether its weights can be downloaded, or None.
         languages: Number of languages in its entry.
         trained_on: Tasks of the table whose training data the model has seen, as its authors declare, or None.
+        prompts: Whether it needs prompts or instructions, or None.
+        reference: Address of its page, or None.
     """
 
     name: str
@@ -55,6 +62,8 @@ class PublishedModel:
     open_weights: bool | None = None
     languages: int = 0
     trained_on: tuple[str, ...] | None = None
+    prompts: bool | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +72,7 @@ class Column:
 
     Attributes:
         task: Name of the task.
-        kind: ``bitext``, ``retrieval``, ``sts`` or ``classification`` (which includes clustering).
+        kind: One of ``TASKS``.
         dataset_revision: Revision of the text; empty if unknown.
         split: Split of the text.
         metric: Name of the main score.
@@ -122,6 +131,7 @@ class Atlas:
         named: Number of multilingual models whose registry entry names a language, by ISO 639-3 code.
         multilingual: Number of models that name ten languages or more.
         source: Where the results come from: address, commit, date, licence.
+        table: The arrays of :class:`Scores <xalign_models.atlas.scores.Scores>`, measured and predicted scores.
     """
 
     models: dict[str, PublishedModel]
@@ -129,6 +139,7 @@ class Atlas:
     named: dict[str, int]
     multilingual: int
     source: dict[str, str]
+    table: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def column(self, task: str, dataset_revision: str = "") -> Column:
         """The column of a task, for a revision of its text (a prefix suffices) or with most models.
@@ -184,12 +195,13 @@ def save(atlas: Atlas, path: Path) -> None:
         ],
         "revisions": revisions,
     }
-    arrays = {}
+    arrays = {f"{_TABLE}{name}": part for name, part in atlas.table.items()}
     for place, column in enumerate(atlas.columns):
         arrays[f"scores{place}"] = np.ascontiguousarray(scaled(column.scores).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    np.savez_compressed(path, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+    with path.open("wb") as file:  # a path without .npz would get it
+        np.savez_compressed(file, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
 
 
 def load_atlas(path: Path | None = None) -> Atlas:
@@ -203,9 +215,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
     try:
         return _read(path)
     except (FileError, ValueError, KeyError, TypeError) as error:
-        raise ResultsError(
-            f"{path} is not an atlas table; write one with `python -m xalign_models.atlas.derive`."
-        ) from error
+        raise ResultsError(f"{path} is not an atlas table; write one with `xalign atlas update`.") from error
 
 
 @cache
@@ -234,5 +244,10 @@ def _read(path: Path) -> Atlas:
         for number, entry in enumerate(header["columns"])
     )
     return Atlas(
-        {model.name: model for model in models}, columns, header["named"], header["multilingual"], header["source"]
+        {model.name: model for model in models},
+        columns,
+        header["named"],
+        header["multilingual"],
+        header["source"],
+        {name.removeprefix(_TABLE): part for name, part in file.items() if name.startswith(_TABLE)},
     )

@@ -1,7 +1,5 @@
 """Inputs of a first module: texts, or texts with their language, which may have to be identified."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,8 +1,9 @@
-"""``xalign import | choose``."""
+"""``xalign import | choose | atlas``."""
 
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, language_codes, print_json, print_rows, say, split_list, tell
-from xalign_models.errors import ModelError
+from xalign_models.cli.common import Json, print_json, print_rows, say, split_list, tell
+from xalign_models.errors import ModelError, ResultsError
 
 if TYPE_CHECKING:
     from xalign_models.atlas.choose import ModelRanking, RankedModel
@@ -60,41 +61,96 @@ def import_mteb_results(
 
 
 def choose(
-    languages: Annotated[list[str] | None, Option("--languages", "-l", help="Language codes, e.g. sw,te,yo.")] = None,
+    languages: Annotated[
+        list[str] | None, Option("--languages", "-l", help="Languages by code or name, e.g. sw,German,yo.")
+    ] = None,
     task: Annotated[
-        str | None, Option(help="Kind of task: retrieval, bitext, sts or classification; by default all.")
+        str | None,
+        Option(help="Kind of task: retrieval, bitext, sts, classification or clustering; by default all."),
     ] = None,
     max_params: Annotated[str | None, Option(help="Maximum number of parameters, e.g. 600M or 1.5B.")] = None,
-    license_: Annotated[str | None, Option("--license", help="Licence such as mit, or `permissive`.")] = None,
-    dim: Annotated[int | None, Option(help="Maximum dimension of the vectors.")] = None,
+    license_: Annotated[str | None, Option("--license", help="Licence such as MIT, or `permissive`.")] = None,
+    dim: Annotated[int | None, Option(help="Maximum dimension of the vectors.", min=1)] = None,
+    adjusted: Annotated[
+        bool,
+        Option("--adjusted", help="Take the mean gain of training off scores on tasks that a model was trained on."),
+    ] = False,
     results: Annotated[
-        Path | None, Option(help="Folder with your own results to rank beside the published ones.")
+        Path | None,
+        Option(help="Folder with your own results to rank beside the published ones; by default the current one."),
     ] = None,
-    top: Annotated[int, Option(help="Number of models to print; JSON has all.")] = 10,
+    top: Annotated[int, Option(help="Number of models to print; JSON has all.", min=1)] = 10,
     json: Json = False,
 ) -> None:
     """Choose a model for given languages by mteb's published results and your own.
 
-    The score is the expected mean score on these tasks and languages, with its 95% interval. An asterisk marks models
-    that are statistically tied with the first.
+    Scores are means over tasks and languages. A task that a model lacks counts as predicted; the 90% interval says how
+    well, and models are ranked by its lower end.
     """
     from xalign_models.atlas import choose as choosing
-    from xalign_models.atlas import load_atlas
+    from xalign_models.atlas.scores import scores_of
+    from xalign_models.atlas.update import current
 
-    wish = choosing.Wish(language_codes(languages, ()), task, _size(max_params), license_, dim)
-    atlas = load_atlas()
-    if results is not None:
+    atlas = current()
+    known = scores_of(atlas).languages
+    codes = tuple(dict.fromkeys(choosing.understood(word, known) for word in split_list(languages)))
+    wish = choosing.Wish(codes, task, _size(max_params), license_, dim, adjusted)
+    if results is not None or Path("results").is_dir():
         from xalign_models.atlas.measured import with_measured
 
-        atlas = with_measured(atlas, results)
+        with nullcontext() if results else suppress(ResultsError):
+            atlas = with_measured(atlas, results or Path())
     choice = choosing.choose(atlas, wish)
     if json:
         print_json({"wish": asdict(wish), "source": atlas.source, **asdict(choice)})
         return
-    rows = [_row(candidate) for candidate in choice.candidates[:top]]
-    print_rows(rows, as_json=False, right=("score", "tasks", "parameters", "dimension"))
+    rows = [_row(candidate, choice) for candidate in choice.candidates[:top]]
+    print_rows(
+        rows, as_json=False, right=("score", "measured", "trained on", "parameters", "memory", "index", "context")
+    )
     for line in _explain(choice):
         tell(f"- {line}")
+
+
+updates = typer.Typer(help="Keep the table of published scores fresh.", no_args_is_help=True)
+
+
+@updates.command("update")
+def update(
+    path: Annotated[
+        Path, Argument(help="Clone of the public results repository, or .parquet file with models.parquet beside it.")
+    ],
+    output: Annotated[
+        Path | None, Option("--output", "-o", help="File to write; by default the one that choose and the page read.")
+    ] = None,
+    languages: Annotated[
+        list[str] | None, Option("--languages", "-l", help="Languages to show changes for; by default none.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make the table of published and predicted scores anew, and say what changed for some languages."""
+    from xalign_models.atlas.choose import understood
+    from xalign_models.atlas.scores import scores_of
+    from xalign_models.atlas.table import save
+    from xalign_models.atlas.update import changes, current, place, refresh
+    from xalign_models.paths import atomic_file
+
+    before = current()
+    after, problems = refresh(path, before)
+    target = output or place()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(target) as temporary:
+        save(after, temporary)
+    codes = [understood(word, scores_of(after).languages) for word in split_list(languages)]
+    report = {code: list(changes(before, after, code)) for code in codes}
+    if json:
+        print_json({"source": after.source, "changes": report, "left_out": problems})
+        return
+    for code, lines in report.items():
+        say(f"{code}: {len(lines)} changes")
+        for line in lines:
+            print_rows([line], as_json=False)
+    say(f"wrote {target}: {len(after.models)} models, {len(problems)} results left out or cut")
 
 
 def _size(text: str | None) -> int | None:
@@ -107,34 +163,39 @@ def _size(text: str | None) -> int | None:
     return round(float(match[1]) * _UNITS[match[2]])
 
 
-def _row(candidate: RankedModel) -> dict[str, Any]:
+def _bytes(count: int | None) -> str:
+    return "?" if not count else f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _row(candidate: RankedModel, choice: ModelRanking) -> dict[str, Any]:
+    from xalign_models.languages import display_name
+
     about = candidate.about
+    language, worst = candidate.worst
+    whole = candidate.high - candidate.low < 0.001
     return {
-        "tied": "*" if candidate.tied else "",
         "model": candidate.model,
         "score": f"{100 * candidate.score:.1f}",
-        "95%": f"{100 * candidate.low:.0f}-{100 * candidate.high:.0f}",
-        "tasks": len(candidate.tasks),
-        "trained on": len(candidate.trained_on) if about.trained_on is not None else "?",
+        "90%": "measured" if whole else f"{100 * candidate.low:.0f}-{100 * candidate.high:.0f}",
+        "worst": f"{100 * worst:.0f} {display_name(language)}",
+        "measured": f"{candidate.measured}/{choice.scores}",
+        "trained on": candidate.trained if about.trained_on is not None else "?",
         "parameters": f"{about.parameters / 1e6:,.0f}M" if about.parameters else "?",
-        "dimension": about.dimension or "?",
+        "memory": _bytes(candidate.memory),
+        "index": _bytes(candidate.index),
+        "context": about.max_tokens or "?",
+        "weights": {True: "open", False: "API", None: "?"}[about.open_weights],
+        "prompts": {True: "yes", False: "no", None: "?"}[about.prompts],
         "licence": about.licence or "?",
+        "link": about.reference or "?",
     }
 
 
 def _explain(choice: ModelRanking) -> list[str]:
     from xalign_models.languages import display_name
 
-    tied = sum(candidate.tied for candidate in choice.candidates)
-    lines = [f"{tied} of {len(choice.candidates)} models cannot be told from the first (*)."]
+    near = [candidate for candidate in choice.candidates if candidate.model == choice.cheapest]
+    lines = [f"smallest within two points of the first: {one.model}, {100 * one.score:.1f}" for one in near]
     tasks = ", ".join(f"{display_name(language)} {count}" for language, count in choice.coverage.items())
-    lines += [f"tasks of this kind with scores in each language: {tasks}", f"evidence: {', '.join(choice.evidence)}"]
-    lines += [
-        f"a guess: nothing is published for {display_name(language)} ({language}); {display_name(relative.language)} "
-        f"({relative.language}), of the same {relative.shares}, stands in for it."
-        for language, relative in choice.guessed.items()
-    ]
-    lines += [
-        f"nothing is published for {display_name(language)} or for a related language." for language in choice.missing
-    ]
-    return [*lines, *choice.notes]
+    lines += [f"tasks of this kind with scores in each language: {tasks}", *choice.notes]
+    return lines + [f"measure this next: {line}" for line in choice.next]

@@ -1,7 +1,5 @@
 """``xalign apply | export | parity``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path

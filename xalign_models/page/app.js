@@ -11,7 +11,7 @@ const VIEWS = {
   published: { title: "Published", show: PublishedView, filters: FILTERS },
   ...(DATA.atlas && {
     atlas: { title: "Atlas", show: AtlasView, filters: [] },
-    choose: { title: "Choose", show: ChooseView, filters: [] },
+    ...(DATA.atlas.table && { choose: { title: "Choose", show: ChooseView, filters: [] } }),
   }),
   notes: { title: "Notes", show: NotesView, filters: [] },
 };
@@ -34,6 +34,7 @@ const START = {
   size: "",
   licence: "",
   dimension: "",
+  adjusted: "",
 };
 // The languages of the results shown, without those that only the atlas has.
 const OWN_LANGUAGES = [...Array(DATA.own_labels).keys()].filter((label) => named(label)[1]);

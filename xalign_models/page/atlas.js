@@ -11,6 +11,7 @@ const KIND_NAMES = {
   bitext: "bitext, translations",
   sts: "sts, similar sentences",
   classification: "classification",
+  clustering: "clustering",
 };
 const amount = (value) =>
   !value ? "?" : value >= 1e9 ? `${+(value / 1e9).toFixed(1)}B` : `${Math.round(value / 1e6) || "<1"}M`;
@@ -94,15 +95,15 @@ function AtlasView({ state, change }) {
 
 // What the form says: languages as labels, limits as numbers, and a sentence on each thing that cannot be read.
 function wishOf(state) {
-  const { languages, words } = DATA.atlas;
+  const { words } = DATA.atlas;
   const wrong = [],
     labels = [];
   const folded = (text) => text.trim().toLowerCase();
-  for (const word of state.wanted.split(/[,;、،\n]+/).map(folded).filter(Boolean)) {
-    const label =
-      (Object.hasOwn(words, word) ? words[word] : undefined) ??
-      languages.find((one) => [0, 1, 2].some((part) => folded(named(one)[part] || "").replace("_", "-") === word.replace("_", "-")));
-    if (label === undefined) wrong.push(`“${word}” is no language that this page knows; choose one from the list.`);
+  for (const text of state.wanted.split(/[,;、،\n]+/).map(folded).filter(Boolean)) {
+    let word = text.replace("_", "-");
+    while (!Object.hasOwn(words, word) && word.includes("-")) word = word.slice(0, word.lastIndexOf("-"));
+    const label = Object.hasOwn(words, word) ? words[word] : undefined;
+    if (label === undefined) wrong.push(`“${text}” is no language that this page knows; choose one from the list.`);
     else if (!labels.includes(label)) labels.push(label);
   }
   const size = /^(\d+(?:\.\d+)?)([kmb]?)$/.exec(folded(state.size));
@@ -116,6 +117,7 @@ function wishOf(state) {
     licence: state.licence,
     size: size && Math.round(size[1] * { "": 1, k: 1e3, m: 1e6, b: 1e9 }[size[2]]),
     dimension,
+    adjusted: state.adjusted === "1",
   };
 }
 
@@ -126,86 +128,78 @@ const commandOf = (wish) =>
     wish.size && `--max-params ${wish.size}`,
     wish.licence && `--license=${shellWord(wish.licence)}`,
     wish.dimension && `--dim ${wish.dimension}`,
+    wish.adjusted && "--adjusted",
     DATA.atlas.columns.some((column) => column.measured.length) && "--results .",
   ]
     .filter(Boolean)
     .join(" ");
 
-function ChooseView({ state, change }) {
-  const { columns, languages, models } = DATA.atlas;
+// The reader's own languages, by the browser's setting, where the atlas knows them; else English.
+const OWN = () => {
+  const names = (navigator.languages || []).map((tag) => tag.split("-")[0].toLowerCase()).filter((tag) => Object.hasOwn(DATA.atlas.words, tag));
+  return unique(names.length ? names : ["en"]).slice(0, 3).join(", ");
+};
+
+function ChooseView({ state: given, change }) {
+  const state = { ...given, wanted: given.wanted.trim() ? given.wanted : OWN() };
+  const { languages, models } = DATA.atlas;
   const wish = wishOf(state);
-  const read = useUnpacked([...columns.keys()], columnAt);
+  const read = useUnpacked(["atlas-table"], readTable);
   const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
-  const add = (label) => change({ wanted: [state.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
+  const add = (label) => change({ wanted: [given.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
   const choosable = byName(languages.filter((label) => named(label)[1]));
   const field = (key, label, hint) =>
     html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value })} /></label>`;
   const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>
-    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${state.wanted} placeholder="Swahili, te, yor" onInput=${(event) => change({ wanted: event.target.value })} /></label>
+    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value })} /></label>
     <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
     <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, KIND_NAMES[kind]])]} onChange=${(kind) => change({ kind })} />
     ${field("size", "Most parameters", "any, e.g. 600M")}
     <${Choice} label="Licence" value=${state.licence} options=${[["", "any"], ["permissive", "permissive (MIT, Apache, …)"], ...licences.map((one) => [one, one])]} onChange=${(licence) => change({ licence })} />
-    ${field("dimension", "Longest vectors", "any, e.g. 768")}</form>
+    ${field("dimension", "Longest vectors", "any, e.g. 768")}
+    <${Choice} label="Tasks trained on" value=${state.adjusted} options=${[["", "as scored"], ["1", "less the gain of training"]]} onChange=${(adjusted) => change({ adjusted })} /></form>
     ${wish.wrong.map((line) => html`<p class="down" role="alert">${line}</p>`)}`;
-  if (!wish.languages.length)
-    return html`${form}<p class="lead">Which model suits your languages? Name them above. The ranking rests on published scores and on those measured here. <button onClick=${() => change({ wanted: "Swahili, Telugu, Yoruba" })}>Try Swahili, Telugu and Yoruba</button></p>`;
+  if (!wish.languages.length) return html`${form}<p class="lead">Name a language that the atlas knows.</p>`;
   if (!read) return html`${form}<p>Reading scores …</p>`;
-  return html`${form}<${Ranking} wish=${wish} columns=${read} />`;
+  return html`${form}<${Ranking} wish=${wish} table=${read[0]} own=${!given.wanted.trim()} />`;
 }
 
-// What the form's wish gives: the ranking, what is guessed or missing, and where the scores are from.
-function Ranking({ wish, columns }) {
+const bytes = (count) => (!count ? "?" : count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${Math.round(count / 1e6)} MB`);
+
+// What the form's wish gives: the answer, the ranking, and what is guessed.
+function Ranking({ wish, table, own }) {
   const [at, setAt] = useState(null);
-  const choice = useMemo(() => chooseModels(columns, wish), [columns, JSON.stringify(wish)]);
+  const choice = useMemo(() => chooseModels(table, wish), [table, JSON.stringify(wish)]);
   if (choice.problem) return html`<p role="alert">${choice.problem}</p>`;
-  const { candidates } = choice,
-    ties = candidates.filter(({ tied }) => tied).length;
-  const row = (candidate, index) => ({
+  const { candidates, cheapest } = choice,
+    [first] = candidates,
+    says = (label) => `${languageName(label)} (${named(label)[0]})`,
+    list = wish.languages.map(languageName).join(", ");
+  const rows = candidates.map((candidate, index) => ({
     key: candidate.model,
     id: index,
     head: html`<bdi>${candidate.about.name}</bdi>`,
     cells: [
       html`<b class=${index ? "" : "best"}>${share(candidate.score)}</b>`,
-      html`<span class="whole">${share(candidate.low)} – ${share(candidate.high)}</span>`,
-      candidate.tasks.length,
-      candidate.about.trained_on ? candidate.trainedOn.length : "?",
+      html`<span class="whole">${candidate.high - candidate.low < 0.001 ? "measured" : `${share(candidate.low)} – ${share(candidate.high)}`}</span>`,
+      html`<span class="whole">${share(candidate.worst[1])} ${languageName(candidate.worst[0])}</span>`,
+      `${candidate.measured} of ${choice.cells}`,
+      candidate.about.trained_on ? candidate.trained : "?",
       amount(candidate.about.parameters),
-      candidate.about.dimension || "?",
+      bytes(2 * candidate.about.parameters),
+      candidate.about.dimension ? bytes(4e6 * candidate.about.dimension) : "?",
+      candidate.about.max_tokens?.toLocaleString("en") ?? "?",
+      { true: "open", false: "API" }[candidate.about.open_weights] ?? "?",
+      { true: "yes", false: "no" }[candidate.about.prompts] ?? "?",
       html`<bdi>${licenceOf(candidate.about)}</bdi>`,
     ].map((cell) => html`<td tabindex="-1" data-row=${index}>${cell}</td>`),
-  });
-  const says = (label) => `${languageName(label)} (${named(label)[0]})`;
-  const marked = candidates.map(row);
-  const rows = [
-    { title: ties === 1 ? "Better than all others" : `Tied with the first: ${ties} models whose order may be chance`, key: "tied" },
-    ...marked.filter((_, index) => candidates[index].tied),
-    { title: "Below the first by more than chance", key: "worse" },
-    ...marked.filter((_, index) => !candidates[index].tied),
-  ];
-  const lines = [
-    ...choice.guessed.map((label) => {
-      const [relative, shares] = DATA.atlas.relatives[label];
-      return `A guess: nothing is published for ${says(label)}; ${says(relative)}, of the same ${shares}, stands in for it.`;
-    }),
-    ...choice.missing.map((label) => `Nothing is published for ${says(label)} or a relative of it; it does not count.`),
-    ...choice.notes,
-    `Number of tasks with scores in each language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`,
-  ];
-  return html`<p class="lead">Ranked by the score expected on average on these tasks and languages, in percent, with its 95% interval. Among models that are tied, choose by size, speed and licence. A question mark: the registry does not say. Select a model for its scores by task.</p>
-    <ul>${lines.map((line) => html`<li class=${/^(A guess|Nothing)/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>
-    <${Grid} caption="Models for these languages" corner="model" heads=${["score", "95% interval", "tasks", "of them trained on", "parameters", "dimension", "licence"]} rows=${rows} onOpen=${setAt} />
+  }));
+  const guesses = choice.coverage.filter(([, count]) => !count).map(([label]) => label);
+  const lines = guesses.map((label) => `A guess: no ${wish.kind} task has ${says(label)}; scores are predicted from languages like it.`);
+  return html`<p class="lead">For ${own ? "your browser’s languages, " : ""}${list}${wish.kind ? `, ${KIND_NAMES[wish.kind]}` : ""}: <b><bdi>${first.about.name}</bdi></b> scores ${share(first.score)}${cheapest && cheapest !== first ? html`; <b><bdi>${cheapest.about.name}</bdi></b> is the smallest within two points of it (${amount(cheapest.about.parameters)} parameters, ${share(cheapest.score)})` : ""}.</p>
+    <p>Scores are means over tasks and languages in percent. Where a model lacks a task, its score is predicted, and the 90% interval says how well; models are ranked by its lower end. Select a model for all that is known of it.</p>
+    <ul>${[...lines, `Number of tasks with scores in each language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`].map((line) => html`<li class=${/^A guess/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>
+    <${Grid} caption="Models for these languages" corner="model" heads=${["score", "90% interval", "worst language", "measured", "trained on", "parameters", "memory, 16 bit", "index of a million texts", "longest text, tokens", "weights", "prompts", "licence"]} rows=${rows} onOpen=${setAt} />
     <p>The same in a terminal: <code>${commandOf(wish)}</code></p>
-    <details><summary>${choice.evidence.length} columns of scores behind this</summary><p><bdi>${choice.evidence.join(", ")}</bdi></p></details>
-    ${
-      at === null || !candidates[at]
-        ? ""
-        : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${candidates[at].about.name}</bdi>`} facts=${[
-            ...aboutModel(candidates[at].about),
-            ...candidates[at].tasks.map(([task, score]) => [
-              task + (candidates[at].trainedOn.includes(task.split("@")[0]) ? " †, trained on this task" : ""),
-              `${share(score)} %`,
-            ]),
-          ]} />`
-    }`;
+    ${at === null || !candidates[at] ? "" : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${candidates[at].about.name}</bdi>`} facts=${[["Page", candidates[at].about.reference], ...aboutModel(candidates[at].about)]} />`}`;
 }

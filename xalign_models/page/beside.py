@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from langcodes import Language
 
 from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
-from xalign_models.atlas.relatives import nearest
+from xalign_models.atlas.factors import LEAST, MOST
+from xalign_models.atlas.scores import STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import SCALE, PublishedModel, scaled
-from xalign_models.errors import LanguageError
-from xalign_models.languages import FLORES_200, canonical
+from xalign_models.atlas.table import SCALE, TASKS, PublishedModel, scaled
 from xalign_models.page.packing import Numbered, pack
 
 SHOWN = {
@@ -29,6 +25,8 @@ SHOWN = {
     "low_resource_gap": ("gap of rarely named languages", "frequently less rarely named languages"),
 }
 """Statistics of the page with their heads and explanations."""
+PARTS = ("tasks", "rows", "coordinates", "residuals", "states", "row_spreads", "model_spreads")
+"""Arrays of the table of scores in the page, in this order."""
 _LARGEST = 3.2  # maximum value in 16 bits
 
 
@@ -38,10 +36,9 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
     (statistics, models), scores and statistics in ten-thousandths. Its languages are added to ``labels``.
     """
-    names = sorted({model for column in atlas.columns for model in column.models})
+    names = sorted({*atlas.models, *(model for column in atlas.columns for model in column.models)})
     place = {name: index for index, name in enumerate(names)}
     revisions, versions = Numbered(), Numbered()
-    known = [choosing.known_languages(column) for column in atlas.columns]
     columns = [
         {
             "task": column.task,
@@ -55,27 +52,22 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "revisions": [revisions[revision] for revision in column.revisions],
             "versions": [versions[version] for version in column.versions],
             "languages": [labels[language] for language in column.languages],
-            "known": [labels[language] for language in codes],
         }
-        for column, codes in zip(atlas.columns, known, strict=True)
+        for column in atlas.columns
     ]
-    with_scores = sorted({language for codes in known for language in codes})
-    languages = sorted({*FLORES_200, *(language for column in atlas.columns for language in column.languages)})
-    relatives = ((code, nearest(code, with_scores)) for code in languages if code not in with_scores)
+    scores = scores_of(atlas) if atlas.table else None
+    languages = sorted(
+        {*(scores.languages if scores else ()), *(code for column in atlas.columns for code in column.languages)}
+    )
     about = {
         "source": atlas.source,
         "scale": SCALE,
         "settings": {
-            "otherKind": choosing.OTHER_KIND,
-            "pull": choosing.PULL,
-            "least": choosing.LEAST,
-            "most": choosing.MOST,
-            "width": choosing.WIDTH,
-            "fewest": choosing.FEWEST,
-            "rounds": choosing.ROUNDS,
-            "pairings": choosing.PAIRINGS,
             "permissive": sorted(choosing.PERMISSIVE),
-            "tasks": choosing.TASKS,
+            "close": choosing.CLOSE,
+            "least": LEAST,
+            "most": MOST,
+            "tasks": TASKS,
         },
         "statistics": list(SHOWN.values()),
         "models": [_known(atlas.models.get(name, PublishedModel(name))) for name in names],
@@ -83,31 +75,27 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         "versions": list(versions),
         "columns": columns,
         "languages": [labels[code] for code in languages],
-        "relatives": {
-            labels[code]: [labels[relative.language], relative.shares] for code, relative in relatives if relative
-        },
-        "words": {word: labels[code] for word, code in _words(languages) if code in languages},
+        "words": {word: labels[code] for word, code in choosing.language_words(scores.languages).items()}
+        if scores
+        else {},
     }
-    return about, {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
+    packed = {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
+    if scores is not None:
+        about["table"] = {
+            "models": [place[model] for model in scores.models],
+            "languages": [labels[code] for code in scores.languages],
+            "rank": scores.rows.shape[1],
+            "step": STEP,
+            "unit": UNIT,
+            "effects": scores.effects.tolist(),
+        }
+        packed["atlas-table"] = pack(getattr(scores, name) for name in PARTS)
+    return about, packed
 
 
 def _known(model: PublishedModel) -> dict[str, Any]:
     """The fields of a model that the registry knows."""
     return {key: value for key, value in vars(model).items() if value is not None}
-
-
-def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Other names of languages besides full code and name: ``sw``, ``swh``, ``arabic``, in lower case."""
-    pairs = {first + second for first in ascii_lowercase for second in ascii_lowercase}
-    for short in sorted(pairs | {code[:3] for code in languages}):
-        try:
-            code = canonical(short)
-        except LanguageError:
-            continue
-        yield short, code
-        if len(short) == 2:
-            language = Language.get(short)
-            yield from ((name.lower(), code) for name in (language.display_name(), language.autonym()))
 
 
 def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:

@@ -1,164 +1,104 @@
-"""Choosing: a planted best model is found, ties and guesses are said, and what is unknown does not count as fitting."""
+"""Choosing from the packaged table: queries of a team lead, limits, and what a choice says."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from xalign_models.atlas.choose import PULL, Wish, choose, fit
-from xalign_models.atlas.relatives import Relative, nearest
-from xalign_models.atlas.table import Atlas, Column, PublishedModel
+from xalign_models.atlas import load_atlas
+from xalign_models.atlas.choose import CLOSE, Wish, choose, understood
+from xalign_models.atlas.scores import scores_of
 from xalign_models.errors import LanguageError, ModelError
 
-LANGUAGES = ("deu-Latn", "rus-Cyrl", "swh-Latn")
-MODELS = tuple(f"org/m{number}" for number in range(20))
+QUERIES = {
+    "Swahili": "swh-Latn", "sw": "swh-Latn", "SWA": "swh-Latn", "sw-KE": "swh-Latn", "German": "deu-Latn",
+    "deutsch": "deu-Latn", "ger": "deu-Latn", "de_CH": "deu-Latn", "gsw": None, "Swiss German": None,
+    "Arabic": "arb-Arab", "العربية": "arb-Arab", "Egyptian Arabic": "arz-Arab", "arz": "arz-Arab", "zh": "zho-Hans",
+    "zh-TW": "zho-Hant", "zh-Hant": "zho-Hant", "zho_Hant": "zho-Hant", "Chinese (Traditional)": "zho-Hant",
+    "pt-BR": "por-Latn", "sr-Latn": None, "srp-Cyrl": "srp-Cyrl", "Hindi": "hin-Deva", "no": "nob-Latn",
+    "tl": "tgl-Latn", "yue": "yue-Hant", "iw": "heb-Hebr", "Javanese": "jav-Latn", "ka": "kat-Geor",
+    "Hawaiian": "haw-Latn", "Kurdish": None,
+}  # fmt: skip
+"""31 words for languages, and what they mean; None is a language that the table may have or lack."""
 
 
-def logistic(x):
-    return 1 / (1 + np.exp(-x))
+@pytest.fixture(scope="module")
+def atlas():
+    return load_atlas()
 
 
-def column(task: str, quality: np.ndarray, models=MODELS, languages=LANGUAGES, kind="retrieval", noise=0.0, seed=0):
-    """One language alone, no pairs; ``quality`` (models,) on the logit scale."""
-    rng = np.random.default_rng(seed)
-    counts = np.zeros((len(languages), 5), dtype=np.int16)
-    counts[:, 0] = 1
-    scores = np.full((len(models), len(languages), 5), np.nan)
-    scores[:, :, 0] = logistic(np.asarray(quality) + rng.normal(0, noise, len(models)))[:, None]
-    same = ("r",) * len(models)
-    return Column(task, kind, f"text of {task}", "test", "f1", tuple(models), same, same, languages, counts, scores)
+@pytest.mark.parametrize("word", QUERIES)
+def test_a_language_is_known_by_what_people_call_it(atlas, word):
+    languages = scores_of(atlas).languages
+    try:
+        code = understood(word, languages)
+    except LanguageError as error:
+        assert QUERIES[word] is None
+        assert word in str(error)
+    else:
+        assert QUERIES[word] in {code, None}
+        assert choose(atlas, Wish((code,), "retrieval")).candidates
 
 
-def atlas(*columns: Column, about=()) -> Atlas:
-    names = {model for table in columns for model in table.models}
-    models = {name: PublishedModel(name) for name in sorted(names)} | {model.name: model for model in about}
-    return Atlas(models, columns, {}, 0, {})
+@pytest.mark.parametrize("word", ["Klingonese", "xx", "constructor", "", "e5"])
+def test_what_is_no_language_is_refused(atlas, word):
+    with pytest.raises(LanguageError, match="no language that the atlas knows"):
+        understood(word, scores_of(atlas).languages)
 
 
-QUALITY = np.linspace(-1, 1, len(MODELS))
+def test_candidates_are_ranked_by_the_lower_end_and_lie_inside(atlas):
+    for wish in (Wish(("swh-Latn", "tel-Telu")), Wish(("deu-Latn",), "sts"), Wish(("haw-Latn",), "retrieval")):
+        candidates = choose(atlas, wish).candidates
+        lows = [one.low for one in candidates]
+        assert (np.diff(lows) <= 1.1e-3).all()
+        assert all(one.low <= one.score + 1e-9 <= one.high + 2e-9 for one in candidates)
+        assert all(one.worst[1] <= one.score + 1e-9 and one.worst[0] in wish.languages for one in candidates)
 
 
-def test_the_best_model_is_first_and_its_equals_are_tied():
-    columns = [column(f"T{seed}", QUALITY, noise=0.1, seed=seed) for seed in range(6)]
-    found = choose(atlas(*columns), Wish(("deu-Latn", "swh-Latn")))
-    assert found.candidates[0].model in MODELS[-3:]
-    tied = [candidate.model for candidate in found.candidates if candidate.tied]
-    assert set(tied) <= set(MODELS[-6:])
-    first = found.candidates[0]
-    assert first.low < first.score < first.high
-    assert first.tasks.keys() == set(found.evidence)
-
-
-def test_noisier_tasks_tie_more_models():
-    def tied(noise: float) -> int:
-        columns = [column(f"T{seed}", QUALITY, noise=noise, seed=seed) for seed in range(4)]
-        return sum(candidate.tied for candidate in choose(atlas(*columns), Wish(("deu-Latn",))).candidates)
-
-    assert tied(0.02) < tied(0.5)
-
-
-def test_a_model_of_easy_tasks_gains_nothing():
-    """Scores of 0.9 on the easy task are worth less than 0.6 on the hard one, where the others have 0.5."""
-    hard = column("Hard", np.r_[0.4, np.zeros(18), 0.0])
-    easy = column("Easy", np.r_[np.full(18, 2.2), 2.2, 2.0], models=(*MODELS[1:], "org/easy"))
-    found = choose(atlas(hard, easy), Wish(("deu-Latn",)))
-    order = [candidate.model for candidate in found.candidates]
-    assert order[0] == "org/m0"
-    assert order[-1] == "org/easy"
-
-
-def test_the_fit_recovers_an_additive_table_with_gaps():
-    rng = np.random.default_rng(0)
-    quality, difficulty = rng.normal(size=30), rng.normal(size=200)
-    table = difficulty[:, None] + quality
-    table[rng.random(table.shape) < 0.5] = np.nan
-    found, error, _ = fit(table, np.ones(200))
-    assert np.allclose(found - found.mean(), quality - quality.mean(), atol=3 * PULL / 100)
-    assert error.max() < 0.02
-
-
-def test_a_task_of_another_kind_counts_less():
-    rise = column("Bitext", QUALITY, kind="bitext")
-    fall = column("Retrieval", -QUALITY)
-    best = {
-        kind: choose(atlas(rise, fall), Wish(("deu-Latn",), kind)).candidates[0].model
-        for kind in ("bitext", "retrieval")
-    }
-    assert best == {"bitext": MODELS[-1], "retrieval": MODELS[0]}
-
-
-def test_tasks_without_common_models_are_not_compared():
-    other = column("Other", np.full(12, 5.0), models=tuple(f"lab/m{number}" for number in range(12)))
-    found = choose(atlas(column("Task", QUALITY), other), Wish(("deu-Latn",)))
-    assert {candidate.model for candidate in found.candidates} == {*MODELS}
-    assert found.notes[0].startswith("12 models share no task with the others for these languages and are not ranked.")
-    tie = column("Other", np.full(13, 5.0), models=(*other.models, MODELS[0]))
-    found = choose(atlas(column("Task", QUALITY), tie), Wish(("deu-Latn",)))
-    assert len(found.candidates) == len(MODELS) + 12  # one model of both ties them
-
-
-def test_limits_leave_out_what_is_larger_and_what_is_unknown():
-    about = [
-        PublishedModel(MODELS[0], parameters=10**8, dimension=384, licence="MIT"),
-        PublishedModel(MODELS[1], parameters=10**10, dimension=384, licence="mit"),
-        PublishedModel(MODELS[2], parameters=10**8, dimension=1024, licence="mit"),
-        PublishedModel(MODELS[3], parameters=10**8, dimension=384, licence="cc-by-nc-4.0"),
-    ]
-    table = atlas(column("Task", QUALITY), about=about)
-    found = choose(table, Wish(("deu-Latn",), None, 6 * 10**8, "permissive", 768))
-    assert [candidate.model for candidate in found.candidates] == [MODELS[0]]
-    assert found.notes[0].startswith("16 models are left out")
+def test_limits_are_kept_in_any_case(atlas):
+    wish = Wish(("deu-Latn",), "Retrieval", 6 * 10**8, "MIT", 768)
+    found = choose(atlas, wish)
+    for one in found.candidates:
+        assert (one.about.licence or "").lower() == "mit"
+        assert one.about.parameters <= 6 * 10**8
+        assert one.about.dimension <= 768
+        assert one.memory == 2 * one.about.parameters
+        assert one.index == 4_000_000 * one.about.dimension
+    assert any("left out because the registry" in line for line in found.notes)
     with pytest.raises(ModelError, match="--max-params"):
-        choose(table, Wish(("deu-Latn",), None, 1000))
+        choose(atlas, Wish(("deu-Latn",), None, 1000))
 
 
-def test_a_language_without_scores_is_guessed_from_a_relative_and_said(families):
-    found = choose(atlas(column("Task", QUALITY)), Wish(("ukr-Cyrl", "deu-Latn")))
-    assert found.guessed == {"ukr-Cyrl": Relative("rus-Cyrl", "family and script")}
-    assert found.coverage == {"ukr-Cyrl": 0, "deu-Latn": 1}
+def test_the_cheapest_is_close_to_the_best_and_no_larger_than_any_other_that_is(atlas):
+    found = choose(atlas, Wish(("swh-Latn", "yor-Latn"), "bitext"))
+    near = [one for one in found.candidates if one.score >= found.candidates[0].score - CLOSE and one.about.parameters]
+    cheapest = next(one for one in near if one.model == found.cheapest)
+    assert cheapest.about.parameters == min(one.about.parameters for one in near)
 
 
-def test_a_language_without_a_relative_is_missing(families):
-    found = choose(atlas(column("Task", QUALITY)), Wish(("kat-Geor", "deu-Latn")))
-    assert (found.guessed, found.missing) == ({}, ("kat-Geor",))
-    with pytest.raises(LanguageError, match="kat-Geor"):
-        choose(atlas(column("Task", QUALITY)), Wish(("kat-Geor",)))
+def test_a_language_that_no_task_has_is_said_to_be_a_guess(atlas):
+    found = choose(atlas, Wish(("haw-Latn",), "retrieval"))
+    assert found.coverage == {"haw-Latn": 0}
+    assert found.notes[0].startswith("A guess: no retrieval task has Hawaiian (haw-Latn)")
+    assert all(one.measured == 0 for one in found.candidates)
 
 
-def test_a_held_out_task_is_no_evidence():
-    columns = [column("A", QUALITY), column("B", -QUALITY)]
-    found = choose(atlas(*columns), Wish(("deu-Latn",)), without=["A"])
-    assert [label.split("@")[0] for label in found.evidence] == ["B"]
-    assert found.candidates[0].model == MODELS[0]
+def test_a_thin_english_model_is_not_first_in_german(atlas):
+    found = choose(atlas, Wish(("deu-Latn",), None, 50_000_000, None, 384))
+    assert found.candidates[0].measured >= found.scores / 2
 
 
-def test_wrong_wishes_are_refused():
+def test_measurements_worth_making_are_of_rivals_and_named(atlas):
+    found = choose(atlas, Wish(("deu-Latn",), "retrieval"))
+    rivals = {one.model for one in found.candidates if one.high > found.candidates[0].low}
+    assert found.next
+    assert all(line.split(" on retrieval in German")[0] in rivals for line in found.next)
+
+
+def test_wrong_wishes_are_refused(atlas):
     with pytest.raises(LanguageError, match="--languages"):
         Wish(())
     with pytest.raises(ModelError, match="--task chat: one of retrieval, bitext"):
-        Wish(("deu-Latn",), "chat")
-
-
-@pytest.fixture
-def families(monkeypatch):
-    from xalign_models.atlas import relatives
-
-    slavic, germanic = ["Indo-European", "Balto-Slavic"], ["Indo-European", "Germanic"]
-    known = {"rus": slavic, "ukr": slavic, "pol": slavic, "deu": germanic, "kat": ["Kartvelian"], "swh": ["Bantu"]}
-
-    def family(language):
-        if language[:3] not in known:
-            raise LanguageError(f"{language} has no family")
-        return known[language[:3]][-1]
-
-    monkeypatch.setattr(relatives, "family", family)
-
-
-def test_the_nearest_shares_family_and_script_before_family(families):
-    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn", "rus-Cyrl"]) == Relative("rus-Cyrl", "family and script")
-    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn"]) == Relative("pol-Latn", "family")
-    assert nearest("rus-Latn", ["pol-Latn", "rus-Cyrl"]) == Relative("rus-Cyrl", "language")
-    assert nearest("swh-Latn", ["deu-Latn"]) is None  # the Latin script alone says nothing
-    assert nearest("kaz-Cyrl", ["deu-Latn", "rus-Cyrl"]) == Relative(
-        "rus-Cyrl", "script"
-    )  # no family is known: the script decides
+        Wish(("deu-Latn",), "Chat")
+    with pytest.raises(LanguageError, match="xyz-Latn"):
+        choose(atlas, Wish(("xyz-Latn",)))

@@ -84,7 +84,7 @@ def test_a_saved_table_reads_as_it_was(write_result, tmp_path):
         {"name": "org/m0", "n_parameters": None, "release_date": "2024-01-01"},
         {"name": "org/m1", "languages": ["deu-Latn", "python-Code", "eng-Latn", *"fr es it pt nl sv da ru".split()]},
     ]
-    atlas = derive(Imported(read_public(tmp_path).results, ()), metadata, TYPES)
+    atlas = derive(Imported(read_public(tmp_path).results, ()), metadata, TYPES, {"commit": "c"})
     save(atlas, tmp_path / "table.npz")
     again = load_atlas(tmp_path / "table.npz")
     assert again.models == atlas.models
@@ -100,7 +100,7 @@ def test_a_saved_table_reads_as_it_was(write_result, tmp_path):
 
 def test_what_is_no_table_is_refused(tmp_path):
     (tmp_path / "table.npz").write_text("nothing")
-    with pytest.raises(ResultsError, match="python -m xalign_models.atlas.derive"):
+    with pytest.raises(ResultsError, match="xalign atlas update"):
         load_atlas(tmp_path / "table.npz")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from xalign_models.atlas.derive import columns_of
 from xalign_models.atlas.imported import read_public
@@ -57,9 +58,13 @@ def test_text_under_another_name_shares_the_column_of_its_published_one(write_re
     assert (other.dataset_revision, other.models) == ("other", ("xalign/lsar__e5",))
 
 
-def test_a_published_model_keeps_its_published_scores(write_result, tmp_path):
+@pytest.mark.parametrize(("version", "score"), [("1.1.9", 0.9), ("1.2.3", 0.1), ("1.10.0", 0.1)])
+def test_newer_scores_of_a_published_model_replace_its_older_ones(write_result, tmp_path, version, score):
     atlas = published(write_result, tmp_path)
-    write_result("org/model", dict.fromkeys(PAIRS, 0.1))
+    write_result("org/model", {"deu_Latn-eng_Latn": 0.1}, version=version)
     (column,) = with_measured(atlas, tmp_path).columns
     assert column.models == ("org/model",)
-    assert np.nanmax(column.scores) == 0.9
+    german, french = (column.languages.index(code) for code in ("deu-Latn", "fra-Latn"))
+    assert column.scores[0, german, 2] == score
+    assert column.scores[0, french, 2] == 0.7  # was not measured again
+    assert column.measured == ({"org/model"} if score == 0.1 else frozenset())

@@ -42,15 +42,17 @@ def test_a_wrong_path_is_one_error(xalign, tmp_path):
     assert "nowhere" in line
 
 
-def test_choose_prints_ties_evidence_and_guesses(xalign):
-    wish = ("--languages", "de,nb", "--task", "bitext", "--max-params", "600M", "--license", "mit")
+def test_choose_prints_what_a_team_lead_decides_by(xalign):
+    wish = ("--languages", "German,nb", "--task", "Bitext", "--max-params", "600M", "--license", "MIT", "--top", "3")
     status, out, err = xalign("choose", *wish)
     assert status == 0
-    header, first, *_ = out.splitlines()
-    assert header.split("\t")[:3] == ["tied", "model", "score"]
-    assert first.startswith("*\t")
-    assert "cannot be told from the first (*)." in "\n".join(err)
-    assert "NorwegianCourtsBitextMining@" in "\n".join(err)
+    header, first, *others = (line.split("\t") for line in out.splitlines())
+    assert header[:5] == ["model", "score", "90%", "worst", "measured"]
+    assert len(others) == 2
+    row = dict(zip(header, first, strict=True))
+    assert row["licence"] == "mit"
+    assert row["worst"].endswith(("German", "Norwegian Bokmål"))
+    assert "smallest within two points of the first" in "\n".join(err)
 
 
 def test_choose_as_json_has_all_models_and_their_limits(xalign):
@@ -72,6 +74,9 @@ def test_choose_as_json_has_all_models_and_their_limits(xalign):
         (("--languages", "sw", "--max-params", "big"), "--max-params big"),
         (("--languages", "sw", "--task", "chat"), "--task chat"),
         (("--languages", "sw", "--max-params", "1"), "--max-params"),
+        (("--languages", "sw", "--top", "-1"), "--top"),
+        (("--languages", "sw", "--dim", "0"), "--dim"),
+        (("--languages", "Klingonese"), "Klingonese"),
         (("--languages", "sw", "--results", "nowhere"), "nowhere"),
     ],
 )

@@ -7,18 +7,21 @@ import json
 import random
 import time
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.xalign_models.atlas.test_choose import QUERIES
 from tests.xalign_models.page.conftest import first_paint, settle, show, texts
 from xalign_models.atlas import KINDS, load_atlas
-from xalign_models.atlas.choose import Wish, choose
+from xalign_models.atlas.choose import Wish, choose, understood
 from xalign_models.atlas.measured import join
+from xalign_models.atlas.scores import estimate, scores_of, with_models, with_table
 from xalign_models.atlas.table import Atlas, Column, PublishedModel
-from xalign_models.errors import XAlignError
+from xalign_models.errors import LanguageError
 from xalign_models.page import write_page
 from xalign_models.results.reading import Results, TaskScores
 
@@ -28,6 +31,8 @@ WISHES = [
     Wish(("deu-Latn", "fra-Latn", "spa-Latn"), "sts", 6 * 10**8, "permissive", 768),
     Wish(("hin-Deva",), "bitext", 10**9),
     Wish(("nob-Latn", "dan-Latn"), "classification", licence="mit"),
+    Wish(("swh-Latn",), "clustering"),
+    Wish(("haw-Latn", "kat-Geor"), "retrieval"),
     Wish(("zho-Hans", "jpn-Jpan", "kor-Hang"), max_dimension=1024),
 ]
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e{{data}}"
@@ -45,6 +50,14 @@ def page(tmp_path_factory) -> Path:
     return written(tmp_path_factory.mktemp("atlas"), load_atlas())
 
 
+@pytest.fixture(scope="module")
+def open_page(chromium, page):
+    """The page, opened once for many questions."""
+    chromium.get(page.as_uri())
+    settle(chromium)
+    return chromium
+
+
 def ranked_in(driver, wish: Wish) -> dict:
     """The ranking that the page's script makes for a wish typed into its form."""
     state = {
@@ -55,26 +68,40 @@ def ranked_in(driver, wish: Wish) -> dict:
         "dimension": str(wish.max_dimension or ""),
     }
     return driver.execute_async_script(
-        "const [state, done] = arguments; Promise.all(DATA.atlas.columns.map((_, index) => columnAt(index)))"
-        ".then((columns) => done(chooseModels(columns, wishOf(state))))",
-        state,
+        "const [state, done] = arguments; readTable().then((table) => done(chooseModels(table, wishOf(state))))", state
     )
 
 
 def same(driver, atlas: Atlas, wish: Wish) -> None:
     expected, found = choose(atlas, wish), ranked_in(driver, wish)
     assert [one["about"]["name"] for one in found["candidates"]] == [one.model for one in expected.candidates]
-    assert [one["tied"] for one in found["candidates"]] == [one.tied for one in expected.candidates]
-    for field in ("score", "low", "high"):
+    for field in ("score", "low", "high", "measured", "trained"):
         theirs = [one[field] for one in found["candidates"]]
         assert theirs == pytest.approx([getattr(one, field) for one in expected.candidates], abs=1e-9)
-    assert [dict(one["tasks"]) for one in found["candidates"]] == [
-        pytest.approx(one.tasks) for one in expected.candidates
-    ]
-    assert [tuple(one["trainedOn"]) for one in found["candidates"]] == [one.trained_on for one in expected.candidates]
+    assert [one["worst"][1] for one in found["candidates"]] == pytest.approx(
+        [one.worst[1] for one in expected.candidates]
+    )
     assert [count for _, count in found["coverage"]] == list(expected.coverage.values())
-    for theirs, ours in zip(found["notes"], expected.notes, strict=True):
-        assert ours.startswith(theirs)
+    assert found["cells"] == expected.scores
+    assert (found["cheapest"] or {"about": {"name": None}})["about"]["name"] == expected.cheapest
+
+
+@pytest.mark.parametrize("word", QUERIES)
+def test_the_page_and_the_command_agree_on_a_query(open_page, word) -> None:
+    driver = open_page
+    languages = scores_of(load_atlas()).languages
+    state = {"wanted": word, "kind": "", "size": "", "licence": "", "dimension": ""}
+    wrong, codes = driver.execute_script(
+        "const wish = wishOf(arguments[0]); return [wish.wrong, wish.languages.map((label) => named(label)[0])]", state
+    )
+    try:
+        code = understood(word, languages)
+    except LanguageError:
+        assert wrong
+        assert not codes
+    else:
+        assert codes == [code]
+        same(driver, load_atlas(), Wish((code,), "retrieval"))
 
 
 def test_the_form_ranks_as_the_command_does(page, browser) -> None:
@@ -86,79 +113,50 @@ def test_the_form_ranks_as_the_command_does(page, browser) -> None:
 
 def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> None:
     """A model with the scores of a published one takes the same place."""
-    atlas = load_atlas()
-    columns = list(atlas.columns)
+    published = load_atlas()
+    columns = list(published.columns)
     for place, column in enumerate(columns):
         if "BAAI/bge-m3" in column.row:
             row = column.row["BAAI/bge-m3"]
-            own = Column(
-                column.task, column.kind, column.dataset_revision, column.split, column.metric, ("xalign/mine",),
-                ("r",), ("",), column.languages, column.counts, column.scores[[row]],
-                frozenset({"xalign/mine"}),
+            own = replace(
+                column, models=("xalign/mine",), revisions=("r",), versions=("",), scores=column.scores[[row]],
+                measured=frozenset({"xalign/mine"}),
             )  # fmt: skip
             columns[place] = join(column, own)
-    alone = np.full((1, 1, len(KINDS)), 0.5)
-    counts = np.ones((1, len(KINDS)), dtype=np.int16)
-    columns.append(
-        Column(
-            "Mine",
-            "bitext",
-            "d",
-            "test",
-            "f1",
-            ("xalign/mine",),
-            ("r",),
-            ("",),
-            ("deu-Latn",),
-            counts,
-            alone,
-            frozenset({"xalign/mine"}),
-        )
-    )
-    atlas = Atlas(atlas.models, tuple(columns), atlas.named, atlas.multilingual, atlas.source)
+    about = {**published.models, "xalign/mine": PublishedModel("xalign/mine")}
+    merged = replace(published, columns=tuple(columns), models=about)
+    atlas = with_table(merged, with_models(scores_of(published), published, merged, ["xalign/mine"]))
     driver = browser(written(tmp_path, atlas))
     settle(driver)
     for wish in (WISHES[1], Wish(("deu-Latn",), "bitext")):
         same(driver, atlas, wish)
-        names = [one["about"]["name"] for one in ranked_in(driver, wish)["candidates"]]
-        assert "xalign/mine" in names
+        scores = {one["about"]["name"]: one["score"] for one in ranked_in(driver, wish)["candidates"]}
+        assert scores["xalign/mine"] == pytest.approx(scores["BAAI/bge-m3"], abs=0.01)
     show(driver, "view=atlas")
     assert [name for name in texts(driver, "tbody th") if "measured here" in name] == ["xalign/minemeasured here"]
 
 
-def test_names_codes_guesses_and_gaps_are_said(page, browser) -> None:
+def test_names_codes_and_guesses_are_said(page, browser) -> None:
     driver = browser(page)
-    show(driver, "view=choose&wanted=Swahili,te,gsw,Kiribati")
+    show(driver, "view=choose&wanted=Swahili,te,Hawaiian,Klingonese&kind=retrieval")
     said = texts(driver, "main")[0]
-    assert "“kiribati” is no language that this page knows" in said
-    expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu", "gsw-Latn")))
-    assert ("gsw-Latn" in expected.guessed) == ("A guess: nothing is published for Swiss German (gsw-Latn);" in said)
-    missing = choose(load_atlas(), Wish(("deu-Latn", "eus-Latn", "tzl-Latn"))).missing
-    show(driver, "view=choose&wanted=deu-Latn,eus-Latn,tzl-Latn")
-    assert sum("is published for" in line and "or a relative" in line for line in texts(driver, "main li")) == len(
-        missing
-    )
-    first = texts(driver, "main tbody tr:not(.group) th")[0]
-    assert first == choose(load_atlas(), Wish(("deu-Latn", "eus-Latn", "tzl-Latn"))).candidates[0].model
-    assert "xalign choose --languages deu-Latn,eus-Latn,tzl-Latn" in texts(driver, "main code")
+    assert "“klingonese” is no language that this page knows" in said
+    assert "A guess: no retrieval task has Hawaiian (haw-Latn)" in said
+    expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu", "haw-Latn"), "retrieval"))
+    assert texts(driver, "main tbody th")[0] == expected.candidates[0].model
+    assert "xalign choose --languages swh-Latn,tel-Telu,haw-Latn --task=retrieval" in texts(driver, "main code")
 
 
-def test_every_relative_is_the_commands(page) -> None:
-    """The page says for each language without scores what stands in for it, or that nothing does."""
-    atlas = data_of(page)["atlas"]
-    labels = [label[0] for label in data_of(page)["labels"]]
-    known = {label for column in atlas["columns"] for label in column["known"]}
-    unknown = [label for label in atlas["languages"] if label not in known]
-    assert unknown
-    for label in unknown:
-        try:
-            choice = choose(load_atlas(), Wish((labels[label],)))
-        except XAlignError:
-            assert str(label) not in atlas["relatives"]
-        else:
-            relative = choice.guessed[labels[label]]
-            stands_in, shares = atlas["relatives"][str(label)]
-            assert (labels[stands_in], shares) == (relative.language, relative.shares)
+def test_the_view_opens_with_an_answer_for_the_browsers_languages(page, browser) -> None:
+    driver = browser(page)
+    driver.execute_cdp_cmd("Emulation.setUserAgentOverride", {"userAgent": "x", "acceptLanguage": "de-CH,sw"})
+    driver.get("about:blank")
+    driver.get(page.as_uri() + "#view=choose")
+    settle(driver)
+    driver.execute_cdp_cmd("Emulation.setUserAgentOverride", {"userAgent": ""})
+    wish = Wish(("deu-Latn", "swh-Latn"))
+    assert "your browser’s languages, German, Swahili" in texts(driver, "main .lead")[0]
+    assert texts(driver, "main tbody th")[0] == choose(load_atlas(), wish).candidates[0].model
 
 
 def test_a_language_is_known_by_what_people_call_it(page, browser) -> None:
@@ -199,14 +197,14 @@ def test_keys_fill_the_form_and_open_a_model(page, browser) -> None:
     press(Keys.TAB, *"sw, te", Keys.TAB, Keys.TAB, Keys.ARROW_DOWN)
     show(driver, driver.execute_script("return location.hash.slice(1)"))
     expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu"), "retrieval"))
-    assert texts(driver, "main tbody tr:not(.group) th")[0] == expected.candidates[0].model
+    assert texts(driver, "main tbody th")[0] == expected.candidates[0].model
     for _ in range(8):
         press(Keys.TAB)
         if driver.execute_script("return document.activeElement.textContent") == "model":
             break
-    press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    press(Keys.ARROW_DOWN, Keys.ENTER)
     assert expected.candidates[0].model in texts(driver, "dialog[open] h2")[0]
-    assert expected.evidence[0].split("@")[0] in texts(driver, "dialog[open]")[0]
+    assert "Longest text, in tokens" in texts(driver, "dialog[open]")[0]
     press(Keys.ESCAPE)
     assert not texts(driver, "dialog[open]")
 
@@ -232,6 +230,7 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
     )
     about = {name: PublishedModel(name, HOSTILE, 7, 3, 9, HOSTILE, True, 2, (HOSTILE,)) for name in models}
     atlas = Atlas(about, (column,), {}, 0, dict.fromkeys(("address", "commit", "date", "licence"), HOSTILE))
+    atlas = with_table(atlas, estimate(atlas))
     driver = browser(written(tmp_path, atlas))
     for address in ("view=atlas", "view=atlas&language=0", "view=choose&wanted=de", f"view=choose&wanted={HOSTILE}"):
         show(driver, address)
@@ -245,7 +244,7 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
 
 
 def test_the_whole_atlas_is_small_and_opens_fast(page, browser) -> None:
-    assert page.stat().st_size < 5_000_000
+    assert page.stat().st_size < 3_000_000
     driver = browser(page)
     paints = []
     for address in ("", "#view=atlas", "#view=choose&wanted=sw,te,yo"):
@@ -254,7 +253,7 @@ def test_the_whole_atlas_is_small_and_opens_fast(page, browser) -> None:
         paints.append(first_paint(driver))
         settle(driver)
     assert min(paints) < 1000
-    assert driver.execute_script("return unpacked.size") == len(load_atlas().columns)
+    assert driver.execute_script("return unpacked.size") == 1  # the table alone
     driver.get("about:blank")
     driver.get(page.as_uri() + "#view=atlas")
     settle(driver)

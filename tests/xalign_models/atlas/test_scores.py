@@ -1,0 +1,111 @@
+"""The table of measured and predicted scores: what is measured is shown, what is not is predicted and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.xalign_models.atlas.made_up import LANGUAGES, atlas, column
+from xalign_models.atlas.choose import Wish, choose
+from xalign_models.atlas.scores import estimate, scores_of, with_models, with_table
+from xalign_models.atlas.table import PublishedModel, load_atlas, save
+from xalign_models.errors import ResultsError
+
+QUALITY = np.linspace(-1.5, 1.5, 40)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Three tasks of retrieval and one of clustering; the last task lacks the best ten models, and one has trained."""
+    columns = [column(f"T{seed}", QUALITY, noise=0.15, seed=seed) for seed in range(2)]
+    columns.append(column("Late", QUALITY[:30], models=30, noise=0.15, seed=2))
+    columns.append(column("Groups", -QUALITY, kind="clustering", noise=0.15, seed=3))
+    made = atlas(*columns, about=[PublishedModel("org/m29", trained_on=("T0",))])
+    return with_table(made, estimate(made))
+
+
+def test_a_score_measured_whole_is_the_mean_of_its_tasks(table):
+    row = scores_of(table).row("retrieval", LANGUAGES[0])
+    expected = np.mean([c.scores[:30, 0, 0] for c in table.columns if c.kind == "retrieval"], axis=0)
+    places = [scores_of(table).models.index(f"org/m{number:02}") for number in range(30)]
+    assert row.score[places] == pytest.approx(expected, abs=2e-3)
+    np.testing.assert_array_equal(row.measured[places], 3)
+    np.testing.assert_allclose(row.low[places], row.high[places])
+
+
+def test_what_is_not_measured_has_an_interval_around_a_good_guess(table):
+    scores = scores_of(table)
+    row = scores.row("retrieval", LANGUAGES[0])
+    places = [scores.models.index(f"org/m{number:02}") for number in range(30, 40)]
+    truth = 1 / (1 + np.exp(-QUALITY[30:]))
+    assert (row.low < row.high)[places].all()
+    assert ((row.low[places] <= truth) & (truth <= row.high[places])).mean() >= 0.7
+    assert row.score[places] == pytest.approx(truth, abs=0.08)
+
+
+def test_training_is_counted_and_taken_off_on_request(table):
+    scores = replace(scores_of(table), effects=np.ones(5))
+    at = scores.models.index("org/m29")
+    assert scores.row("retrieval", LANGUAGES[0]).trained[at] == 1
+    plain, adjusted = (scores.row("retrieval", LANGUAGES[0], adjusted=flag).score for flag in (False, True))
+    assert np.flatnonzero(plain - adjusted > 1e-9).tolist() == [at]
+    logits = [float(np.log(x[at] / (1 - x[at]))) for x in (plain, adjusted)]
+    assert logits[0] - logits[1] == pytest.approx(1 / 3)  # one of three tasks
+
+
+def test_kinds_are_asked_for_apart(table):
+    first = {
+        kind: choose(table, Wish((LANGUAGES[0],), kind)).candidates[0].model for kind in ("retrieval", "clustering")
+    }
+    assert first["retrieval"] > "org/m34"
+    assert first["clustering"] < "org/m05"
+
+
+def test_a_new_model_is_placed_and_moves_no_other(table):
+    quality = np.append(QUALITY, 1.9)
+    bigger = atlas(
+        *(column(c.task, quality, kind=c.kind, noise=0.15, seed=seed) for seed, c in enumerate(table.columns))
+    )
+    joined = with_models(scores_of(table), table, bigger, ["org/m40"])
+    before, after = (scores.row("retrieval", LANGUAGES[0]) for scores in (scores_of(table), joined))
+    np.testing.assert_array_equal(after.score[:-1], before.score)
+    np.testing.assert_array_equal(after.low[:-1], before.low)
+    assert after.score[-1] == pytest.approx(1 / (1 + np.exp(-1.9)), abs=0.06)
+    assert joined.row("retrieval", "ukr-Cyrl").score[-1] > 0.7  # a language that no task has
+
+
+def test_thin_evidence_is_not_first(table):
+    """A model of one task, where it is a little ahead, does not pass those that are as good on three."""
+    quality = np.full(41, 1.5)
+    tasks = [
+        column("T0", np.append(quality[:40], 1.7), models=41),
+        *(column(f"T{n}", QUALITY, noise=0.1, seed=n) for n in (1, 2)),
+    ]
+    made = atlas(column("T0", np.append(QUALITY, 1.55), noise=0.0), *tasks[1:])
+    made = with_table(made, estimate(made))
+    assert choose(made, Wish((LANGUAGES[0],), "retrieval")).candidates[0].model != "org/m40"
+
+
+def test_the_table_is_saved_with_the_atlas(table, tmp_path):
+    save(table, tmp_path / "table.npz")
+    row, again = (scores_of(t).row("clustering", "swh-Latn") for t in (table, load_atlas(tmp_path / "table.npz")))
+    for part in range(5):
+        np.testing.assert_allclose(row[part], again[part])
+
+
+def test_an_atlas_without_a_table_says_what_to_do():
+    with pytest.raises(ResultsError, match="xalign atlas update"):
+        scores_of(atlas(column("T", QUALITY)))
+
+
+def test_every_language_of_flores_has_a_score_of_every_kind():
+    scores = scores_of(load_atlas())
+    assert len(scores.models) == len(load_atlas().models)
+    for kind in ("retrieval", "bitext", "sts", "classification", "clustering"):
+        for code in ("quy-Latn", "kat-Geor", "haw-Latn", "swh-Latn"):
+            row = scores.row(kind, code)
+            assert (
+                (row.low > 0) & (row.low <= row.score + 1e-9) & (row.score <= row.high + 1e-9) & (row.high < 1)
+            ).all()

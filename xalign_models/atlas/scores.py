@@ -1,0 +1,386 @@
+"""The table that ``choose`` and the page read: a score of every model, kind of task and language, with its interval.
+
+A score is the mean over the tasks of a kind that have the language, each in its column with most models; a task that a
+model lacks counts as predicted by :mod:`factors <xalign_models.atlas.factors>`, a language that no task of the kind has
+by :mod:`relatives <xalign_models.atlas.relatives>`. Row (kind, language) and model m are kept as
+
+    s = 1 / (1 + exp(-u_row v_m)) + residual,    s_low, s_high = logistic(logit s -+ w),    w = exp(a_row + b_m,kind) f,
+
+where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. The
+spreads a and b are those of the predictions' standard errors, scaled so that 90% of held-out scores lie inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.atlas import relatives
+from xalign_models.atlas.factors import (
+    LEAST,
+    MOST,
+    OTHER,
+    SAME_TEXT,
+    Cell,
+    Factors,
+    cells_of,
+    fit,
+    infer,
+    logit,
+    score_of,
+)
+from xalign_models.atlas.table import TASKS, Atlas, Column
+from xalign_models.errors import ResultsError
+from xalign_models.languages import FLORES_200
+from xalign_models.linalg.arrays import Float64, Mask
+
+Int16 = npt.NDArray[np.int16]
+STEP, UNIT = 500, 200
+"""Residuals are kept in units of 1 / STEP, coordinates and spreads in units of 1 / UNIT."""
+COVERED = 0.9
+"""Share of held-out scores that intervals cover."""
+DRAWS, HIDDEN = 10, 0.1
+"""Draws of the pairs of models and languages, and of models and tasks, that scale intervals, and their share."""
+_RANK = 12
+
+
+class Row(NamedTuple):
+    """A kind of task in a language, for all models (models,)."""
+
+    score: Float64
+    low: Float64
+    high: Float64
+    measured: npt.NDArray[np.int64]
+    trained: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The table in the parts of the module's formula; rows are kinds times languages.
+
+    Attributes:
+        models: Names.
+        languages: Canonical codes.
+        factors: Of the cells of ``cells_of`` over the atlas' columns.
+        tasks: (rows,) number of tasks with the language; 0 where relatives predict.
+        rows: (rows, r) ``u``.
+        coordinates: (models, r) ``v``.
+        residuals: (rows, models).
+        states: (rows, models) number of measured tasks, plus 16 times that of those that the model was trained on.
+        row_spreads: (rows,) ``a``.
+        model_spreads: (kinds, models) ``b``.
+        effects: (kinds,) mean of the logit that training on a task adds to the score there.
+        scales: (kinds,) number of predicted standard errors that cover 90% of held-out scores.
+    """
+
+    models: tuple[str, ...]
+    languages: tuple[str, ...]
+    factors: Factors
+    tasks: Int16
+    rows: Int16
+    coordinates: Int16
+    residuals: Int16
+    states: Int16
+    row_spreads: Int16
+    model_spreads: Int16
+    effects: Float64
+    scales: Float64
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The place of each language."""
+        return {language: place for place, language in enumerate(self.languages)}
+
+    def count(self, kind: str, language: str) -> int:
+        """Number of tasks of a kind that have a language."""
+        return int(self.tasks[TASKS.index(kind) * len(self.languages) + self.place[language]])
+
+    def row(self, kind: str, language: str, *, adjusted: bool = False) -> Row:
+        """The scores of one kind in one language; ``adjusted`` takes the mean gain of training off trained-on tasks."""
+        number = TASKS.index(kind)
+        at = number * len(self.languages) + self.place[language]
+        base = self.coordinates.astype(np.float64) @ self.rows[at] / UNIT**2
+        score = np.clip(score_of(base) + self.residuals[at] / STEP, 1e-3, 1 - 1e-3)
+        measured, trained = self.states[at] % 16, self.states[at] // 16
+        tasks = max(int(self.tasks[at]), 1)
+        centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
+        width = np.exp((self.row_spreads[at] + self.model_spreads[number].astype(np.float64)) / UNIT)
+        width = width * (1 - measured / tasks)
+        low, high = score_of(centre - width), score_of(centre + width)
+        open_ = width > 0  # logits of scores beyond LEAST and MOST are cut, so intervals that reach there are open
+        return Row(
+            score_of(centre),
+            np.where(open_ & (low < LEAST), 0.0, low),
+            np.where(open_ & (high > MOST), 1.0, high),
+            measured,
+            trained,
+        )
+
+
+class _Part(NamedTuple):
+    """Rows of one kind with data, unquantised: scores, spreads of logits, and states (rows, models)."""
+
+    places: list[int]
+    tasks: list[int]
+    scores: Float64
+    spreads: Float64
+    states: npt.NDArray[np.int64]
+
+
+def main_columns(columns: Sequence[Column]) -> set[str]:
+    """The labels of each task's column with most models, which scores are means over."""
+    return {column.label for column in {column.task: column for column in reversed(columns)}.values()}
+
+
+def _part(
+    kind: str,
+    cells: Sequence[Cell],
+    scores: Float64,
+    factors: Factors,
+    main: set[str],
+    place: Mapping[str, int],
+    seen: Mask,
+) -> _Part:
+    """The rows of a kind with data; ``seen`` (models, cells) says where a model was trained on the task."""
+    weights = np.array([1.0 if cell.kind == kind else OTHER for cell in cells])
+    chosen = np.array([cell.kind == kind and cell.column in main for cell in cells], dtype=bool)
+    subset = Factors(*(part[chosen] for part in factors))
+    logits, errors = infer(factors, logit(scores), weights).predict(subset)
+    spread = np.sqrt(errors**2 + subset.noise)
+    values, own = scores[:, chosen], [cell for cell in cells if cell.kind == kind and cell.column in main]
+    observed, trained = np.isfinite(values), seen[:, chosen]
+    filled = np.where(observed, values, score_of(logits))
+    by_language: dict[str, dict[str, list[int]]] = {}
+    for number, cell in enumerate(own):
+        by_language.setdefault(cell.language, {}).setdefault(cell.task, []).append(number)
+    rows = []
+    for language, tasks in sorted(by_language.items(), key=lambda item: place[item[0]]):
+        whole = [observed[:, cells_of_task].all(axis=1) for cells_of_task in tasks.values()]
+        on = [w & trained[:, c[0]] for w, c in zip(whole, tasks.values(), strict=True)]
+        rows.append(
+            (
+                place[language],
+                len(tasks),
+                np.mean([filled[:, numbers].mean(axis=1) for numbers in tasks.values()], axis=0),
+                np.mean([spread[:, numbers].mean(axis=1) for numbers in tasks.values()], axis=0),
+                np.sum(whole, axis=0) + 16 * np.sum(on, axis=0),
+            )
+        )
+    places, counts, values_by_row, spreads, states = zip(*rows, strict=True) if rows else ((),) * 5
+    shape = (len(rows), len(scores))
+    return _Part([*places], [*counts], *(np.array(part).reshape(shape) for part in (values_by_row, spreads, states)))
+
+
+def _evidence(atlas: Atlas, models: Sequence[str]) -> tuple[list[Cell], Float64, Mask]:
+    cells, scores = cells_of(atlas.columns, models)
+    seen = np.array([[cell.task in (atlas.models[model].trained_on or ()) for cell in cells] for model in models])
+    return cells, scores, seen.reshape(scores.shape)
+
+
+def _parts(
+    cells: Sequence[Cell], scores: Float64, seen: Mask, factors: Factors, main: set[str], place: Mapping[str, int]
+) -> list[_Part]:
+    return [_part(kind, cells, scores, factors, main, place, seen) for kind in TASKS]
+
+
+def _scales(
+    cells: Sequence[Cell], scores: Float64, seen: Mask, main: set[str], place: Mapping[str, int]
+) -> tuple[Float64, Float64]:
+    """How many spreads cover ``COVERED`` of held-out scores (kinds,), and the effects of training (kinds,).
+
+    Held out are pairs of models and languages, then of models and tasks with those of the same text.
+    """
+    rng = np.random.default_rng(0)
+    truth = _parts(
+        cells, scores, seen, Factors(np.zeros(len(cells)), np.zeros((len(cells), 1)), np.ones(len(cells))), main, place
+    )
+    ratios: list[list[Float64]] = [[] for _ in TASKS]
+    gains: list[dict[bool, list[Float64]]] = [{True: [], False: []} for _ in TASKS]
+    for by in ("language", "task"):
+        texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in cells]
+        names, group = np.unique(texts, return_inverse=True)
+        for _ in range(DRAWS):
+            kept = np.where((rng.random((len(scores), len(names))) < HIDDEN)[:, group], np.nan, scores)
+            factors = fit(logit(kept))
+            for number, kind in enumerate(TASKS):
+                part = _part(kind, cells, kept, factors, main, place, seen)
+                whole = (truth[number].states % 16 == np.array(truth[number].tasks)[:, None]) & (
+                    part.states % 16 < truth[number].states % 16
+                )
+                lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
+                errors = logit(truth[number].scores) - logit(part.scores)
+                ratios[number].append(np.abs(errors[whole] / (_product(part.spreads) * lacking)[whole]))
+                if by == "task":
+                    on = truth[number].states // 16 > part.states // 16
+                    for flag in (True, False):
+                        gains[number][flag].append((errors / lacking.clip(0.1))[whole & (on == flag)])
+    scales = np.array(
+        [max(np.quantile(np.concatenate(found), COVERED), 0.1) if sum(map(len, found)) else 2.0 for found in ratios]
+    )
+    effects = np.array(
+        [
+            np.mean(np.concatenate(g[True])) - np.mean(np.concatenate(g[False]))
+            if all(sum(map(len, x)) for x in g.values())
+            else 0.0
+            for g in gains
+        ]
+    )
+    return scales, effects
+
+
+def scores_of(atlas: Atlas) -> Scores:
+    """The table that an atlas holds.
+
+    Raises:
+        ResultsError: It holds none.
+    """
+    if not atlas.table:
+        raise ResultsError("This atlas has no predicted scores; make it anew with `xalign atlas update`.")
+    parts = dict(atlas.table)
+    texts = {name: tuple(parts.pop(name).tobytes().decode().split("\n")) for name in ("models", "languages")}
+    factors = Factors(*(parts.pop(name).astype(np.float64) for name in ("mean", "loadings", "noise")))
+    return Scores(factors=factors, **texts, **parts)  # type: ignore[arg-type]
+
+
+def with_table(atlas: Atlas, scores: Scores) -> Atlas:
+    """The atlas, holding this table."""
+    parts = {field.name: getattr(scores, field.name) for field in fields(scores)}
+    factors = {name: part.astype(np.float32) for name, part in parts.pop("factors")._asdict().items()}
+    texts = {name: np.frombuffer("\n".join(parts[name]).encode(), np.uint8) for name in ("models", "languages")}
+    return replace(atlas, table={**parts, **factors, **texts})
+
+
+def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
+    """The table of an atlas, in half a minute of processor time for the public results.
+
+    Intervals are scaled on held-out scores of the atlas, or as those of ``like``, which is five times as fast.
+    """
+    models = sorted(atlas.models)
+    cells, scores, seen = _evidence(atlas, models)
+    main = main_columns(atlas.columns)
+    languages = sorted({*FLORES_200, *(cell.language for cell in cells)})
+    place = {language: number for number, language in enumerate(languages)}
+    factors = fit(logit(scores))
+    parts = _parts(cells, scores, seen, factors, main, place)
+    scales, effects = (like.scales, like.effects) if like else _scales(cells, scores, seen, main, place)
+    count = len(languages)
+    known = np.array([number * count + at for number, part in enumerate(parts) for at in part.places], dtype=np.intp)
+    observed = np.concatenate([logit(part.scores) for part in parts])
+    kinds = [kind for kind in TASKS for _ in languages]
+    means = np.stack([logit(part.scores).mean(axis=0) if len(part.places) else np.zeros(len(models)) for part in parts])
+    kriging, errors = relatives.weights(kinds, [*languages] * len(TASKS), known, atlas.named)
+    number_of = np.repeat(np.arange(len(TASKS)), count)
+    logits = means[number_of] + kriging @ (observed - means[number_of[known]])
+    logits[known] = observed
+    left, singular, right = np.linalg.svd(logits, full_matrices=False)
+    rank = min(_RANK, len(singular))
+    rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
+    coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
+    spreads = (
+        np.concatenate([part.spreads for part in parts])
+        * np.repeat(scales, [len(part.places) for part in parts])[:, None]
+    )
+    row_spreads, model_spreads = np.zeros(len(kinds)), np.zeros((len(TASKS), len(models)))
+    for number in range(len(TASKS)):
+        inside = number_of[known] == number
+        if inside.any():
+            logs = np.log(spreads[inside])
+            row_spreads[known[inside]], model_spreads[number] = logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
+    missed = _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
+    unknown = np.setdiff1d(np.arange(len(kinds)), known)
+    row_spreads[unknown] = np.log(missed * errors[unknown])
+    states, tasks = np.zeros((len(kinds), len(models)), np.int16), np.zeros(len(kinds), np.int16)
+    states[known] = np.concatenate([part.states for part in parts])
+    tasks[known] = np.concatenate([part.tasks for part in parts])
+    residuals = np.zeros(states.shape, np.int16)
+    exact = np.concatenate([part.scores for part in parts])
+    base = score_of(rows[known].astype(np.float64) @ coordinates.T / UNIT**2)
+    residuals[known] = np.rint(STEP * (exact - base))
+    return Scores(
+        tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
+        _quantised(row_spreads), _quantised(model_spreads), effects, scales,
+    )  # fmt: skip
+
+
+def _product(spreads: Float64) -> Float64:
+    """The product of a factor of the row and one of the model that is nearest to spreads (rows, models)."""
+    logs = np.log(spreads)
+    return (
+        np.asarray(np.exp(logs.mean(axis=1, keepdims=True) + logs.mean(axis=0) - logs.mean())) if logs.size else spreads
+    )
+
+
+def _quantised(values: Float64) -> Int16:
+    return np.rint(UNIT * values).clip(-32767, 32767).astype(np.int16)
+
+
+def _left_out(
+    kinds: Sequence[str],
+    languages: Sequence[str],
+    known: npt.NDArray[np.intp],
+    named: Mapping[str, int],
+    values: Float64,
+) -> float:
+    """How many standard errors cover ``COVERED`` of the scores of languages, a tenth of which is left out at a time."""
+    places = known % len(languages)
+    fold = np.random.default_rng(0).integers(0, 10, len(languages))[places]
+    ratios = []
+    for part in range(10):
+        kept, out = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
+        if len(kept) and len(out):
+            own = [languages[place] for place in places]
+            matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
+            ratios.append(np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None])
+    return max(float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)), 0.1) if ratios else 2.0
+
+
+def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[str]) -> Scores:
+    """The table with more models, or newer scores of some: ``names``, whose cells are those of ``atlas``.
+
+    The factors stay as they were fitted on ``published``, so no other model's score changes. Scores of columns that
+    are not published count nowhere.
+    """
+    cells, _, _ = _evidence(published, scores.models)
+    ours = replace(
+        atlas, columns=tuple(column for column in atlas.columns if column.label in {cell.column for cell in cells})
+    )
+    found, values, _ = _evidence(
+        replace(ours, models={name: atlas.models[name] for name in atlas.models}), sorted(atlas.models)
+    )
+    order = {cell: number for number, cell in enumerate(found)}
+    own = [sorted(atlas.models).index(name) for name in names]
+    table = np.full((len(names), len(cells)), np.nan)
+    for number, cell in enumerate(cells):
+        if cell in order:
+            table[:, number] = values[own, order[cell]]
+    seen = np.array([[cell.task in (atlas.models[name].trained_on or ()) for cell in cells] for name in names])
+    parts = _parts(
+        cells, table, seen.reshape(table.shape), scores.factors, main_columns(published.columns), scores.place
+    )
+    known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
+    exact = np.concatenate([part.scores for part in parts])
+    rows = scores.rows.astype(np.float64) / UNIT
+    coordinates = _quantised(np.linalg.lstsq(rows[known], logit(exact), rcond=None)[0].T)
+    residuals, states = (np.zeros((len(rows), len(names)), np.int16) for _ in range(2))
+    residuals[known] = np.rint(STEP * (exact - score_of(rows[known] @ coordinates.T / UNIT)))
+    states[known] = np.concatenate([part.states for part in parts])
+    spreads = []
+    for number, part in enumerate(parts):
+        published_rows = scores.row_spreads[[number * len(scores.languages) + at for at in part.places]] / UNIT
+        spreads.append(
+            (np.log(part.spreads) - published_rows[:, None]).mean(axis=0) if len(part.places) else np.zeros(len(names))
+        )
+    kept = [row for row, model in enumerate(scores.models) if model not in names]
+    return replace(
+        scores,
+        models=(*(scores.models[row] for row in kept), *names),
+        coordinates=np.concatenate([scores.coordinates[kept], coordinates]),
+        residuals=np.concatenate([scores.residuals[:, kept], residuals], axis=1),
+        states=np.concatenate([scores.states[:, kept], states], axis=1),
+        model_spreads=np.concatenate([scores.model_spreads[:, kept], _quantised(np.stack(spreads))], axis=1),
+    )

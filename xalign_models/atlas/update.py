@@ -1,0 +1,88 @@
+"""A fresh table from a newer clone or copy of the public results, and what it changes for a language."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.atlas.derive import EXCLUDED, derive, read_metadata, task_kinds
+from xalign_models.atlas.imported import read_public
+from xalign_models.atlas.scores import estimate, scores_of, with_table
+from xalign_models.atlas.table import TASKS, Atlas, load_atlas
+from xalign_models.files import read_bytes
+from xalign_models.paths import cache_dir
+
+
+def place() -> Path:
+    """The file that ``xalign atlas update`` writes, in the cache."""
+    return cache_dir() / "atlas" / "public_results.npz"
+
+
+def current() -> Atlas:
+    """The table of the last update, else the packaged one."""
+    return load_atlas(place() if place().exists() else None)
+
+
+def refresh(path: Path, before: Atlas) -> tuple[Atlas, list[str]]:
+    """The table of public results, and what was left out.
+
+    Args:
+        path: A clone, or a Parquet file; ``models.parquet`` beside it describes the models, or mteb's registry.
+        before: The table before; it says what is known of models that nothing else describes.
+
+    Raises:
+        ResultsError: There are no results.
+    """
+    imported = read_public(path)
+    beside = path.parent / "models.parquet"
+    names = {result.model for result in imported.results}
+    metadata = read_metadata(beside) if path.suffix == ".parquet" and beside.exists() else _registered(names)
+    kinds = {column.task: column.kind for column in before.columns}
+    unknown = {result.task for result in imported.results} - kinds.keys() - EXCLUDED.keys()
+    atlas = derive(imported, metadata, kinds | task_kinds(unknown), provenance(path))
+    return with_table(atlas, estimate(atlas)), list(imported.problems)
+
+
+def _registered(names: set[str]) -> list[dict[str, Any]]:
+    import mteb
+
+    return [meta.model_dump() for meta in mteb.get_model_metas() if meta.name in names]
+
+
+def provenance(path: Path) -> dict[str, str]:
+    """Address, commit, date and licence of a copy, from git for a clone, from SOURCE.md for a file; else empty."""
+    if path.is_dir():
+        git = ["git", "-c", "core.fsmonitor=false", "-C", str(path)]
+        asked = ("remote", "get-url", "origin"), ("log", "-1", "--format=%H"), ("log", "-1", "--format=%cs")
+        done = [subprocess.run([*git, *words], capture_output=True, text=True, check=False) for words in asked]
+        address, commit, date = (run.stdout.strip() for run in done)
+    about = path / "LICENSE" if path.is_dir() else path.parent / "SOURCE.md"
+    text = read_bytes(about, most=1 << 20).decode(errors="replace") if about.is_file() else ""
+    if not path.is_dir():
+        patterns = r"github\.com/[\w-]+/[\w.-]+", r"\b[0-9a-f]{40}\b", r"\b20\d\d-\d\d-\d\d\b"
+        address, commit, date = (found[0] if (found := re.search(part, text)) else "" for part in patterns)
+        address = address and f"https://{address}"
+    licence = "CC0-1.0" if re.search(r"CC0[- ]1\.0", text) else ""
+    return {"address": address or path.name, "commit": commit, "date": date, "licence": licence}
+
+
+def changes(before: Atlas, after: Atlas, language: str) -> Iterator[dict[str, Any]]:
+    """Models that are new or gone, or whose measured score moved by a tenth of a point, by kind of task."""
+    old, new = scores_of(before), scores_of(after)
+    for kind in TASKS:
+        rows: dict[str, dict[str, float]] = {}
+        for which, scores in (("before", old), ("after", new)):
+            rows[which] = {}
+            if language in scores.place:
+                row = scores.row(kind, language)
+                places = np.flatnonzero(row.measured)
+                rows[which] = {scores.models[at]: round(100 * float(row.score[at]), 1) for at in places}
+        for model in sorted({*rows["before"], *rows["after"]}):
+            scores_of_model = {which: found.get(model) for which, found in rows.items()}
+            if scores_of_model["before"] != scores_of_model["after"]:
+                yield {"kind": kind, "model": model, **scores_of_model}
