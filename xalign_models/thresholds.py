@@ -97,20 +97,23 @@ class Thresholds:
         """Cosines on the common scale, ``(score - median) / spread``.
 
         Args:
-            scores: Cosines (n,).
+            scores: Cosines (n,), or of any shape if all are of one pair of languages.
             query_lang: Language of all queries, in any code, or one per score.
             document_lang: The same for documents.
 
         Raises:
             LanguageError: A language was not measured.
-            ValueError: There are more or fewer languages than scores.
+            ValueError: There are more or fewer languages than scores or than languages of the other side.
         """
         values = np.asarray(scores, np.float64)
-        sides = [[code] * values.size if isinstance(code, str) else code for code in (query_lang, document_lang)]
-        facts = [self._facts(query, document) for query, document in zip(*sides, strict=True)]
-        median, spread = np.array(facts, np.float64).reshape(*values.shape, 2).T
-        standard: Float64 = (values - median.T) / spread.T
-        return standard
+        if isinstance(query_lang, str) and isinstance(document_lang, str):
+            one, width = self._facts(query_lang, document_lang)
+            return np.asarray((values - one) / width)
+        sides = [[code] * len(values) if isinstance(code, str) else code for code in (query_lang, document_lang)]
+        by_row = [*zip(*sides, strict=True)]
+        facts = {pair: self._facts(*pair) for pair in set(by_row)}
+        median, spread = np.array([facts[pair] for pair in by_row], np.float64).reshape(-1, 2).T
+        return np.asarray((values - median) / spread)
 
     def at(self, rate: float = 0.01) -> float:
         """The threshold of standardised scores that a share ``rate`` of unrelated texts exceeds, in every pair.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -43,6 +44,10 @@ def test_one_threshold_has_the_rate_in_every_pair_where_a_raw_one_has_not():
 def test_median_and_spread_by_hand():
     thresholds = Thresholds({"eng-Latn": {"deu-Latn": (0.5, 0.25), "eng-Latn": (0.0, 1.0)}}, tuple(range(1, 8)))
     np.testing.assert_allclose(thresholds.standardise([0.75, 0.25], "en", ["de", "eng"]), [1.0, 0.25])
+    np.testing.assert_allclose(thresholds.standardise([[0.75], [0.5]], "en", "de"), [[1.0], [0.0]])
+    begin = time.perf_counter()
+    thresholds.standardise(np.zeros((1000, 1000)), "en", "de")
+    assert time.perf_counter() - begin < 1
     assert thresholds.at(0.01) == 4
     assert 3 < thresholds.at(0.015) < 4
     with pytest.raises(LanguageError, match="tha"):

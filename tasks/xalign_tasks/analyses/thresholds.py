@@ -51,7 +51,7 @@ def analyse(request: Request) -> Findings:
             english = median + spread * thresholds.at(RATE)
             for query, document in product(texts, texts):
                 scores = np.asarray(q[query] @ d[document].T, np.float64)
-                standard = thresholds.standardise(scores.ravel(), query, document).reshape(scores.shape)
+                standard = thresholds.standardise(scores, query, document)
                 for way, above in (("English", scores > english), ("standardised", standard > thresholds.at(RATE))):
                     rows.append({"model": name, "vectors": space, "threshold": way, "query": query,
                                  "document": document, **rates(above, gold[document])})  # fmt: skip
