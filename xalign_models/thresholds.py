@@ -24,7 +24,6 @@ from xalign_models.paths import atomic_write_text
 
 RATES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 """Rates of false positives with a stored threshold, from the highest to the lowest."""
-_NORMAL = 1.4826  # a normal distribution's deviation over its median absolute deviation
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class Thresholds:
     """Median and spread of unrelated texts' cosines by pair of languages, and thresholds of the standardised scores.
 
     Attributes:
-        pairs: (median, spread) by language of the query, then of the document; the spread is the median absolute
-            deviation times 1.4826.
+        pairs: (median, spread) by language of the query, then of the document; the spread is the distance from the
+            median to the cosine that 1% of unrelated texts exceed.
         quantiles: The standardised score that a share of :data:`RATES` of the unrelated texts exceeds, over all pairs.
 
     Examples:
@@ -82,7 +81,7 @@ class Thresholds:
                 i, j = i[i != j], j[i != j]
                 scores = np.einsum("nd,nd->n", x[i], y[j])
                 median = float(np.median(scores))
-                spread = float(_NORMAL * np.median(np.abs(scores - median)))
+                spread = float(np.quantile(scores, 0.99)) - median
                 if spread < 1e-9:
                     raise DataError(f"{query} and {document}: all cosines are equal; give more and other texts.")
                 pairs.setdefault(query, {})[document] = median, spread
