@@ -25,7 +25,6 @@ from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from xalign_models.training.losses import DistillationLoss
 
 import xalign_models
 from docs.tools.sources import ANALYSES, ROOT
