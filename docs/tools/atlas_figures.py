@@ -18,7 +18,16 @@ from matplotlib.ticker import FuncFormatter
 
 from xalign_models import figures
 from xalign_models.atlas import KINDS, Atlas, Column, load_atlas
-from xalign_models.atlas.statistics import ENGLISH, Levels, association, levels, multilingual, properties, summarise
+from xalign_models.atlas.statistics import (
+    ENGLISH,
+    Levels,
+    association,
+    levels,
+    multilingual,
+    organisation,
+    properties,
+    summarise,
+)
 from xalign_models.atlas.table import short_revision
 from xalign_models.linalg.arrays import Float64, Mask
 from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups, short
@@ -49,7 +58,8 @@ class Measured:
 
     def correlation(self, name: str, about: str) -> dict[str, float]:
         """The statistic's rank correlation with a property over multilingual models, with its interval."""
-        result = association(self.of(about)[self.multilingual], self.values[self.multilingual])
+        clusters = [organisation(model) for model in self.names]
+        result = association(self.of(about)[self.multilingual], self.values[self.multilingual], clusters)
         if result is None:
             return {}
         fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
@@ -64,6 +74,7 @@ class Measured:
             f"{name}.least": float(values.min()),
             f"{name}.most": float(values.max()),
             f"{name}.positive": int((values > 0).sum()),
+            f"{name}.organisations": len({organisation(model) for model in self.names}),
         }
 
 
