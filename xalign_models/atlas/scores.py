@@ -75,7 +75,7 @@ class Scores:
         row_spreads: (rows,) ``a``.
         model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
-        scales: (kinds,) number of predicted standard errors that cover 90% of held-out scores.
+        scales: (kinds + 1,) number of standard errors that cover 90% of held-out scores, and of held-out languages.
     """
 
     models: tuple[str, ...]
@@ -283,7 +283,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
     spreads = (
         np.concatenate([part.spreads for part in parts])
-        * np.repeat(scales, [len(part.places) for part in parts])[:, None]
+        * np.repeat(scales[: len(TASKS)], [len(part.places) for part in parts])[:, None]
     )
     row_spreads, model_spreads = np.zeros(len(kinds)), np.zeros((len(TASKS), len(models)))
     for number in range(len(TASKS)):
@@ -291,7 +291,9 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
         if inside.any():
             logs = np.log(spreads[inside])
             row_spreads[known[inside]], model_spreads[number] = logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
-    missed = _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
+    missed = (
+        like.scales[-1] if like else _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
+    )
     unknown = np.setdiff1d(np.arange(len(kinds)), known)
     row_spreads[unknown] = np.log(missed * errors[unknown])
     states, tasks = np.zeros((len(kinds), len(models)), np.int16), np.zeros(len(kinds), np.int16)
@@ -303,7 +305,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     residuals[known] = np.rint(STEP * (exact - base))
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
-        _quantised(row_spreads), _quantised(model_spreads), effects, scales,
+        _quantised(row_spreads), _quantised(model_spreads), effects, np.append(scales[: len(TASKS)], missed),
     )  # fmt: skip
 
 
