@@ -368,7 +368,7 @@ def main() -> None:
     for part in parts:
         for row in part(atlas):
             print(*row[:3], f"{row[3]:.2f}", sep="\t", flush=True)
-            rows.append((*row[:3], f"{row[3]:.4f}"))
+            rows.append((*row[:3], f"{row[3]:.2f}"))
     if parts is not PARTS:
         return
     with OUTPUT.open("w", encoding="utf-8", newline="") as file:

@@ -6,7 +6,8 @@ by :mod:`relatives <xalign_models.atlas.relatives>`. Row (kind, language) and mo
 
     s = 1 / (1 + exp(-u_row v_m)) + residual,    s_low, s_high = logistic(logit s -+ w),    w = exp(a_row + b_m,kind) f,
 
-where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. The
+where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. Where no
+task has the language, b is left out, because the doubt is about the language. The
 spreads a and b are those of the predictions' standard errors, scaled so that 90% of held-out scores lie inside.
 """
 
@@ -109,7 +110,8 @@ class Scores:
         measured, trained = self.states[at] % 16, self.states[at] // 16
         tasks = max(int(self.tasks[at]), 1)
         centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
-        width = np.exp((self.row_spreads[at] + self.model_spreads[number].astype(np.float64)) / UNIT)
+        own = self.model_spreads[number].astype(np.float64) * (self.tasks[at] > 0)
+        width = np.exp((self.row_spreads[at] + own) / UNIT)
         width = width * (1 - measured / tasks)
         low, high = score_of(centre - width), score_of(centre + width)
         open_ = width > 0  # logits of scores beyond LEAST and MOST are cut, so intervals that reach there are open
