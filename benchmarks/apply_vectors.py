@@ -8,8 +8,6 @@ writer. Then ``xalign apply`` maps all files, is killed after two parts, and res
 other processes share the machine. The output's ids are compared with the input's, and some of its vectors with numpy's.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The tasks of a small leaderboard, ours and mteb's on the same rows: FLORES, NTREX, Tatoeba-36 and STS17."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass

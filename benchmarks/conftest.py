@@ -1,7 +1,5 @@
 """Fixtures of the benchmarks: fixed threads, devices, interleaved comparisons, and numbers to note and print."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Installed models and real texts; a benchmark skips where they are missing."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import islice

@@ -1,7 +1,5 @@
 """Devices that a benchmark runs on, facts about the machine, and the resident memory of its process."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from collections.abc import Callable

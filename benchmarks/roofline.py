@@ -1,7 +1,5 @@
 """FLOPs of encoding, training and mining, and the measured FLOP/s of a device."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Each word is one token, so that texts can have any number of tokens. The tokenizer's own time is measured separately.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fitting and applying alignments: each solver against a naive alternative that gives equal results."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -3,8 +3,6 @@
 Shapes have random weights and are labelled so. The embedded model is used where it is installed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Eight aligned models of one backbone: ours encodes every text once, plain mteb once per model."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator

@@ -1,16 +1,14 @@
 """IsomorphismStudy: decompositions, products, memory and time of a language pair."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from benchmarks.devices import memory_growth
 from xalign_models.linalg import solvers
-from xalign_models.ranking import rotation
+from xalign_models.ranking import pairs
+from xalign_models.ranking.pairs import rotated_ranks
 from xalign_models.ranking.ranks import normalise
-from xalign_models.ranking.rotation import rotated_ranks
 
 NTREX, FLORES = 1997, 1012
 """Sentences of a language to fit on and to rank."""
@@ -55,9 +53,9 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
 def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, d, sizes):
     """Both directions take one SVD of d x d or, when n < d, two of at most n x n: inside the rows' span and outside."""
     sides = two_languages(n, 100, d)
-    svd, gold_ranks, found, products = solvers.svd, rotation.gold_ranks, [], []
+    svd, gold_ranks, found, products = solvers.svd, pairs.gold_ranks, [], []
     monkeypatch.setattr(solvers, "svd", lambda x, **options: (found.append(len(x)), svd(x, **options))[1])
-    monkeypatch.setattr(rotation, "gold_ranks", lambda *args: (products.append(1), gold_ranks(*args))[1])
+    monkeypatch.setattr(pairs, "gold_ranks", lambda *args: (products.append(1), gold_ranks(*args))[1])
     benchmark.pedantic(rotated_ranks, sides, rounds=1)
     assert found == sizes
     assert len(products) == 2

@@ -1,7 +1,5 @@
 """Ranks of translations in both directions: counting in blocks, against mteb's evaluator and against sorting."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from itertools import combinations
@@ -14,9 +12,8 @@ from scipy.stats import rankdata
 from benchmarks.devices import every_device, memory_growth, synchronise
 from benchmarks.roofline import mining_flops
 from xalign_models.ranking.neighbours import measured_ranks
-from xalign_models.ranking.pairs import Sides, all_pairs, pair_ranks
+from xalign_models.ranking.pairs import Sides, all_pairs, pair_ranks, polar_by_products, polar_by_svd
 from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at
-from xalign_models.ranking.rotation import polar_by_products, polar_by_svd
 
 FLORES = 1012
 """Sentences of a language in FLORES-200's devtest."""

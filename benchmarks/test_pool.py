@@ -1,7 +1,5 @@
 """LAReQA's scoring: time and memory of average precision against one pool of all languages."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """PromptEOL encoding of texts of mixed lengths, against right-padded batches of 32 in the given order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

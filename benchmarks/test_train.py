@@ -4,8 +4,6 @@ The alternative is sentence-transformers' own first module, which pads each side
 have random weights and are labelled so.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -4,8 +4,6 @@ Stage 1 compares oneDNN's linear layers with torch's own. Stage 2 compares strea
 once with streams that each step computes again.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

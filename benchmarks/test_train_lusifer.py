@@ -6,8 +6,6 @@ float32. Shapes have random weights and are labelled so: on CUDA the small model
 changes. On CUDA the device's peak is noted too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +21,10 @@ from benchmarks.shapes import SHAPES, SMALL, VOCABULARY, mixed_texts, write_chec
 from benchmarks.training import Step, lengths_of, pairs_of_texts, remove_dropout
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
-from xalign_models.training.losses import contrastive_loss
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.stage_one import StageOne
+from xalign_models.training.objective import contrastive_loss
 
 N = len(VOCABULARY)
 TRAINED = {

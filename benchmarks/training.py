@@ -1,7 +1,5 @@
 """A training step without its optimizer, as the training benchmarks time it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any

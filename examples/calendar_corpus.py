@@ -8,8 +8,6 @@ xalign calls the function when it needs the text, and not to list corpora. ``tra
 text; there, a dagger marks the models that were fitted on it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

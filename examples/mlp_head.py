@@ -14,8 +14,6 @@ registered code. The weights are saved as safetensors, so a saved model runs whe
     python -c "import xalign_models; print(xalign_models.load('with-head').encode(['Good morning']))"
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self

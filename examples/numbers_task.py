@@ -13,8 +13,6 @@ its place and the facts that lists show instead: ``register.task("my_package.num
 score=..., languages=4, subsets=12, description=...)``.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from xalign_models import register

@@ -13,8 +13,6 @@ does not need this file, because one module applies all affine maps. A method th
 from ``PivotAlignment`` instead. For a method that is not affine, see ``mlp_head.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

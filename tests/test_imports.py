@@ -26,16 +26,17 @@ FILES = {
 FOUNDATION = "builtin claims configuration device errors files languages lmdb_file paths progress"
 LAYERS = (
     FOUNDATION,
-    "figures linalg published tables",
+    "figures identification linalg published tables",
     "assets ranking specs vector_files",
     "plugins results store typology",
     "alignments corpora",
-    "backbones recommend",
+    "backbones portable recommend",
     "generation models",
     "analysis evaluation parity vectors",
     "cluster",
     "atlas boards training",
     "page xalign_tasks",
+    "index",
     "cli",
 )
 """The rooms from the lowest layer to the highest. Rooms of one layer are independent, but for the foundation's."""
@@ -46,6 +47,7 @@ DYNAMIC = {
     "xalign_models",
     "xalign_models.assets.installation",
     "xalign_models.backbones.policy",
+    "xalign_models.index.base",
     "xalign_models.models",
     "xalign_models.models.borrowed",
     "xalign_models.plugins.loading",

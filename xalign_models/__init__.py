@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xalign_models.models.names import list_models
     from xalign_models.models.saving import save
     from xalign_models.plugins import register
+    from xalign_models.portable.loading import load_map
 
 try:
     __version__ = metadata.version("xalign")  # from the git tag and the commits after it
@@ -32,6 +33,7 @@ __all__ = [
     "fit",
     "list_models",
     "load",
+    "load_map",
     "register",
     "save",
 ]

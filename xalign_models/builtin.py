@@ -18,6 +18,7 @@ PUBLIC = {
     "fit": "xalign_models.models.api",
     "list_models": "xalign_models.models.names",
     "load": "xalign_models.models.building",
+    "load_map": "xalign_models.portable.loading",
     "register": "xalign_models.plugins",
     "save": "xalign_models.models.saving",
 }

@@ -1,7 +1,5 @@
 """Names of models and texts that come out of files: claims, which open and send nothing until the user names them."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from hashlib import sha256

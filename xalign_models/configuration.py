@@ -1,7 +1,5 @@
 """Configurations: validated dataclasses, read from YAML files and single fields, and written as plain data."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -121,9 +119,15 @@ def from_mapping(kind: type[Config], data: Any) -> Config:
         ModelError: An unknown or missing field, or a value of the wrong type; the message names it.
     """
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(data, default=str), strict=True, extra="forbid")
+        adapter: TypeAdapter[Config] = _adapter(typing.cast(Any, kind))
+        return adapter.validate_json(json.dumps(data, default=str), strict=True, extra="forbid")
     except ValidationError as error:
         raise ModelError(_line(kind, error)) from None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The devices that models run on."""
 
-from __future__ import annotations
-
 from xalign_models.errors import ModelError
 
 

@@ -10,11 +10,31 @@ Examples:
     LanguageError
 """
 
-from __future__ import annotations
+import re
 
 
 class XAlignError(Exception):
     """Base of the errors that a user can cause and correct."""
+
+
+_PLAIN = (
+    (r"Value error, ", ""),
+    (r"Input should be greater than or equal to (\S+)", r"at least \1 is needed"),
+    (r"Input should be less than or equal to (\S+)", r"at most \1 is possible"),
+    (r"Input should be a valid integer.*", "a whole number is needed"),
+    (r"Input should be a valid number.*", "a number is needed"),
+    (r"Input should be ", "it must be "),
+    (r"Field required", "it is missing"),
+    (r"Extra inputs are not permitted", "there is no such field"),
+)
+"""Phrases of pydantic, which typer quotes too, and ours for them."""
+
+
+def plain(text: str) -> str:
+    """A message of pydantic's in our words."""
+    for theirs, ours in _PLAIN:
+        text = re.sub(theirs, ours, text)
+    return text
 
 
 def one_line(error: BaseException) -> str:

@@ -1,7 +1,5 @@
 """The common style of figures and the kinds of plot: colours for colour-blind readers, labels with units."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

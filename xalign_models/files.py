@@ -6,6 +6,7 @@ runs code.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -40,6 +42,8 @@ DEEPEST = 64
 RACY = 2_000_000_000
 """Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 _LARGEST = sys.float_info.max
+_CHUNK = 1 << 20
+_CONTAINERS = {dict, list}
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
 _LONE = re.compile("[\ud800-\udfff]")
@@ -67,7 +71,7 @@ def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
 def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) -> Any:
     """Like :func:`read_json` for bytes; ``name`` is for error messages."""
     try:
-        value = json.loads(content.decode("utf-8-sig"))
+        value = _parse(content.removeprefix(codecs.BOM_UTF8))
     except RecursionError:
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.") from None
     except ValueError as error:
@@ -82,11 +86,21 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     return value
 
 
+def _parse(content: bytes) -> Any:
+    """JSON by the fast parser; by Python's, whose messages name the place, where that one fails."""
+    from pydantic_core import from_json
+
+    try:
+        return from_json(content)
+    except ValueError:
+        return json.loads(content.decode("utf-8"))
+
+
 def _is_deep(value: Any) -> bool:
-    parts = [value]
+    parts = [value] if type(value) in _CONTAINERS else []
     for _ in range(DEEPEST):
-        inner = (part.values() if isinstance(part, dict) else part for part in parts)
-        parts = [part for group in inner for part in group if isinstance(part, dict | list)]
+        inner = chain.from_iterable(part.values() if type(part) is dict else part for part in parts)
+        parts = [part for part in inner if type(part) in _CONTAINERS]
     return bool(parts)
 
 
@@ -184,14 +198,18 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(file)
+        shape, by_columns, dtype = header(file)
         most, length = member.file_size, member.file_size - file.tell()
         if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
             raise ValueError(f"the length of {member.filename} contradicts its shape")
-    with archive.open(member) as file:
-        array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename} holds objects")
+        array: npt.NDArray[Any] = np.empty(shape[::-1] if by_columns else shape, dtype)
+        flat = array.reshape(-1).view(np.uint8)
+        for start in range(0, length, _CHUNK):
+            flat[start : start + _CHUNK] = np.frombuffer(file.read(min(_CHUNK, length - start)), np.uint8)
         file.read(1)  # reaches the end, where the checksum is compared
-        return array
+        return array.T if by_columns else array
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int = 1 << 30) -> pa.Table:

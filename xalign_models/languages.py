@@ -5,8 +5,6 @@ The canonical code is the one of FLORES-200 with a hyphen, which is also mteb's 
 ISO 639-3 code and its likely script according to CLDR. The tables are in ``languages.toml``.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib

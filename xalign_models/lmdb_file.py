@@ -1,7 +1,5 @@
 """Checks of LMDB files before they are mapped: a missing page, or a full disk, would kill the process."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Locations of files, atomic writing, and locks."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import logging

@@ -1,7 +1,5 @@
 """Progress bars that appear only on a terminal and vanish at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -6,8 +6,6 @@ and a checksum of key and vector. LMDB transactions are atomic and durable, so a
 yet written, and readers never wait for writers. Damaged vectors are never used; they are encoded again.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

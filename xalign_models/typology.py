@@ -1,7 +1,5 @@
 """Linguistic typology: families and syntactic features, from URIEL."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

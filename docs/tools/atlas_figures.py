@@ -3,8 +3,6 @@
 python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

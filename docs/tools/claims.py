@@ -19,8 +19,6 @@ Without names of pages, it checks all Markdown pages of the repository. It exits
 expression, an expression gives no number, or a table differs from the committed files.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Comparisons of alignment methods that claims and tables of pages call, beside :mod:`docs.tools.sources`."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -6,8 +6,6 @@ percentile bootstrap. ``xalign_models.results.intervals.FEWEST`` is the number o
 method covers the truth in 93% to 97% of the trials of every design.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The language of claims and tables: Python expressions over :data:`docs.tools.sources.SOURCES` and arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import log
 from statistics import fmean

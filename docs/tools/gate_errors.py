@@ -6,8 +6,6 @@ Each cell has reports of one language, or of 22 and their mean, at a tolerance o
 tests: a Wald interval for a pass, and a test of no fall, with Holm's correction, for a fail.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Writes the board and the figure of README from the committed results: ``python -m docs.tools.readme``."""
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 from operator import attrgetter

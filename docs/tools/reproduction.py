@@ -3,8 +3,6 @@
 It reads ``xalign_models/published/reproduction.csv``. The papers' own numbers are in the tables beside that file.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import groupby

@@ -3,8 +3,6 @@
 Scores of results are in percent. Files of the papers, of analyses and of trainings keep their own unit.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -14,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from xalign_models.results.intervals import FEWEST
+from xalign_models.results.intervals import FEWEST, estimate
+from xalign_models.results.items import Items
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import Results, read_results
 
@@ -22,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 ANALYSES = "docs/results/analyses"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_ITEMS = Items(MAIN)
 SOURCES: dict[str, Any] = {}
 """Functions and constants of :func:`docs.tools.expressions.evaluate`, by name."""
 
@@ -119,6 +119,32 @@ def score(model: str | Sequence[str], task: str, subsets: str = ".*", **options:
     """The mean of :func:`scores`; the mean over models where there are several."""
     models = [model] if isinstance(model, str) else model
     return fmean(fmean(scores(name, task, subsets, **options).values()) for name in models)
+
+
+@source
+def sts17(model: str, pair: str) -> float:
+    """A model's score on a pair of languages of STS17 that LiRA was scored on; ``mean`` is the mean over them."""
+    return score(model, "STS17CrossLingual", "(en|ar|es)-\\1|en-ar|es-en|en-tr" if pair == "mean" else pair)
+
+
+@source
+def beside(model: str, other: str, task: str, subsets: str = ".*", **options: Any) -> str | None:
+    """A score, and its paired difference from another model's with the 95% interval; None without such a score.
+
+    The interval is left out where a score is no mean over sentences, or its sentences are not kept.
+    """
+    try:
+        chosen = frozenset(scores(model, task, subsets, **options))
+    except LookupError:
+        return None
+    mean = score(model, task, subsets, **options)
+    tables = [_results(ROOT).tables[f"xalign/{name}", task] for name in (model, other)]
+    both = [_ITEMS.sample(table, chosen) for table in tables if chosen <= table.languages.keys()]
+    if model == other or len(both) < 2 or both[0] is None or both[1] is None:
+        return f"{mean:.1f}"
+    gap = both[0] - both[1]
+    interval = estimate(gap)
+    return f"{mean:.1f} ({100 * gap.shares.sum():+.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}])"
 
 
 @source

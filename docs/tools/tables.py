@@ -17,8 +17,6 @@ language of :func:`docs.tools.expressions.evaluate`. They see what ``[names]`` d
     like         Another table, whose keys hold here too, and whose columns come first.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import product

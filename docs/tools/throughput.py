@@ -1,7 +1,5 @@
 """Prints files of ``pytest --benchmark-json`` as Markdown tables: ``python -m docs.tools.throughput FILE ...``."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The evaluation protocols as mteb tasks, one file per protocol: the first plug-in of ``xalign_models``."""
 
-from __future__ import annotations
-
 
 def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.

@@ -1,7 +1,5 @@
 """Shared code of the tasks: metadata, a corpus whose fingerprint is the revision, tagged texts, outcomes by item."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +102,7 @@ class CorpusTask(StampedTask):
 
     corpus_name: ClassVar[str]
     narrows: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ()
+    needs: tuple[str, ...] = ()
     _corpus: Corpus | None = None
 
     @property

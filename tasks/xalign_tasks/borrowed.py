@@ -1,7 +1,5 @@
 """Private functions of mteb that the tasks call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

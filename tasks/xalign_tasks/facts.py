@@ -3,8 +3,6 @@
 The data are in ``tasks.tsv``, a row per task, and ``metadata.toml``, the rest of mteb's metadata.
 """
 
-from __future__ import annotations
-
 import csv
 import tomllib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tasks on a published set, in files by language or on the hub, that is not a corpus to fit on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """FLORES-200 devtest: 1,012 sentences, 204 languages, every ordered pair."""
 
-from __future__ import annotations
-
 from xalign_models.languages import FLORES_200
 from xalign_tasks.precision import PrecisionTask, precision_metadata
 

@@ -1,7 +1,6 @@
 """The embedded corpus as a task: translated interface strings, available from the package index alone."""
 
-from __future__ import annotations
-
+from xalign_models import assets
 from xalign_models.corpora import GETTEXT_LANGUAGES, Corpus, load
 from xalign_models.errors import DataError
 from xalign_tasks.precision import PrecisionTask, precision_metadata
@@ -16,8 +15,6 @@ class GettextPrecision(PrecisionTask):
 
     def local_corpus(self) -> Corpus:
         """The corpus if it is installed."""
-        from xalign_models import assets
-
         if assets.where("gettext") is None:
             raise DataError("The gettext corpus is not installed yet.")
         self._corpus = load(self.corpus_name)

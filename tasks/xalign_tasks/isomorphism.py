@@ -1,7 +1,5 @@
 """Isomorphism of languages: precision@k before and after the best rotation of one language's vectors onto another's."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace

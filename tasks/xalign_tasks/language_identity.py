@@ -1,7 +1,5 @@
 """Whether an embedding space clusters by language: k-means against the language labels."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score

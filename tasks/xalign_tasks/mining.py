@@ -1,7 +1,5 @@
 """Bitext mining into English: xsim, xsim++ with changed English sentences, and F1 among sentences without a partner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

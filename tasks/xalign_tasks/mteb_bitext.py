@@ -4,8 +4,6 @@ Name, subsets and main score (F1) are mteb's. A language is encoded once instead
 the language, so that aligned models can be scored.
 """
 
-from __future__ import annotations
-
 import mteb
 
 from xalign_models.languages import canonical

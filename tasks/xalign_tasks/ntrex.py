@@ -1,7 +1,5 @@
 """NTREX-128: 1,997 sentences of news, 122 languages (regional variants count once), every ordered pair."""
 
-from __future__ import annotations
-
 from xalign_tasks.facts import CODES
 from xalign_tasks.precision import PrecisionTask, precision_metadata
 

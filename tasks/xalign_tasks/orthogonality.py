@@ -1,7 +1,5 @@
 """How close the best affine map from English to another language is to a rotation, for any model."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math

@@ -1,7 +1,5 @@
 """English sentences with a changed meaning: numbers, negation, names, order, a dropped clause."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

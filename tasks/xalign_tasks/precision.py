@@ -1,7 +1,5 @@
 """Precision@k over language pairs: each text is encoded once, every ordered pair is scored from the same vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,12 @@ MAIN = "precision_at_1"
 def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
     """Every ordered pair as a subset, ``deu_Latn-eng_Latn`` (query, then index) -> its two canonical languages."""
     codes = sorted(languages)
-    return {f"{to_flores(a)}-{to_flores(b)}": [a, b] for a in codes for b in codes if a != b}
+    return {pair_name(a, b): [a, b] for a in codes for b in codes if a != b}
+
+
+def pair_name(query: str, index: str) -> str:
+    """``deu_Latn-eng_Latn`` for two canonical languages."""
+    return f"{to_flores(query)}-{to_flores(index)}"
 
 
 def precision_metadata(name: str, languages: Iterable[str], description: str = "", **fields: Any) -> TaskMetadata:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 
-from xalign_models.corpora.own_text import TASK, own_paths, own_task
+from xalign_models.corpora.own_text import own_paths, own_task
 from xalign_models.errors import DataError
 from xalign_models.plugins import TASKS, Part, register
 from xalign_tasks.facts import FACTS, rows
@@ -26,12 +27,13 @@ for _name in FACTS:
 
 def _own_tasks() -> None:
     """Register a task for each of the user's own texts whose name is not ``own``."""
-    names: Iterable[str] = ()
+    places: Mapping[str, tuple[str, Path]] = {}
     with suppress(DataError):  # a run that needs them reports the error
-        names = own_paths()
-    for name in names:
-        if own_task(name) != TASK:
-            _register_task(own_task(name), TASK, f"own_parallel:{TASK}_{name}")
+        places = own_paths()
+    for name, (_, path) in places.items():
+        if name != "own":
+            kind, _, text = (task := own_task(name, path)).partition("-")
+            _register_task(task, kind, f"{FACTS[kind].place}_{text}")
 
 
 TASKS.before_look(_own_tasks)

@@ -1,7 +1,5 @@
 """STS17: the six tracks of the papers, with the language of each side."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The STS benchmark in nine languages: within each language, and across every pair of them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Tatoeba-36, XTREME's retrieval task on LASER's Tatoeba test: English and 36 languages, in both directions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

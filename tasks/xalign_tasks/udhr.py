@@ -1,7 +1,5 @@
 """The Universal Declaration of Human Rights: 47 paragraphs, 78 languages, every ordered pair."""
 
-from __future__ import annotations
-
 from xalign_tasks.facts import CODES
 from xalign_tasks.precision import PrecisionTask, precision_metadata
 

@@ -316,7 +316,7 @@ def soft_ranks(given: tuple[int, int, float]) -> None:
 
 @fuzzed(st.tuples(st.lists(st.integers(0, 4), max_size=12), st.integers(1, 5), seeds))
 def edits(given: tuple[list[int], int, int]) -> None:
-    from xalign_models.training.lira.edits import levenshtein, perturb
+    from xalign_tasks.analyses.lipschitz import levenshtein, perturb
 
     units, most, number = given
     other = perturb(units, most, list(range(5)), random.Random(number))

@@ -194,8 +194,8 @@ def test_what_is_judged_is_not_fitted(monkeypatch):
 
 
 def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
-    with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 50 rows"):
-        recommend(spaces(n=40), PIVOT)
+    with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 30 rows"):
+        recommend(spaces(n=25), PIVOT)
     found = recommend(spaces(n=100), PIVOT, [Candidate("lir", (("k", 99),)), Candidate("centered")])
     assert found.verdicts[-1].candidate.method == "lir"
     assert found.verdicts[-1].error

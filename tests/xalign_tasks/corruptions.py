@@ -27,6 +27,7 @@ from xalign_tasks.mteb_bitext import NTREXBitextMining
 from xalign_tasks.ntrex import NTREXPrecision
 from xalign_tasks.orthogonality import OrthogonalityTask
 from xalign_tasks.own_parallel import OwnParallel
+from xalign_tasks.own_retrieval import OwnRetrieval
 from xalign_tasks.product_search import LazRetrieval, ProductSearchStandIn
 from xalign_tasks.sts17 import _TRACKS, STS17CrossLingual
 from xalign_tasks.stsb import CODES as STSB_CODES
@@ -159,6 +160,17 @@ def write_pairs(root: Path) -> None:
 def write_own(root: Path) -> None:
     for name, code in CODES.items():
         write(root / "own" / f"{name}.txt", code)
+
+
+def write_collection(root: Path) -> None:
+    """German queries, whose documents are English and French."""
+    (root / "own" / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"{c}{i}", "text": f"{c} {i}", "lang": c} for c in ("eng-Latn", "fra-Latn") for i in range(60)]
+    queries = [{"_id": f"q{i}", "text": f"deu-Latn {i}", "lang": "deu-Latn"} for i in range(60)]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (root / "own" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = "".join(f"q{i}\t{code}{i}\t1\n" for i in range(60) for code in ("eng-Latn", "fra-Latn"))
+    (root / "own" / "qrels" / "test.tsv").write_text(qrels)
 
 
 def write_gettext(root: Path) -> None:
@@ -493,4 +505,12 @@ CASES: dict[type[Any], Case] = {
         PAIRS,
     ),
     OwnParallel: Case(OwnParallel, write_own, files("own/deu.txt", "own/fra.txt")),
+    OwnRetrieval: Case(
+        OwnRetrieval, write_collection,
+        {
+            "labels": in_lines("own/queries.jsonl", lambda rows: [row.update(lang="fra-Latn") for row in rows]),
+            "shifted": lambda root: shift(root / "own/qrels/test.tsv", 1),
+            "replaced": lambda root: shutil.copy(root / "own/queries.jsonl", root / "own/corpus.jsonl"),
+        },
+    ),
 }  # fmt: skip

@@ -10,9 +10,9 @@ import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from xalign_models.errors import DataError
-from xalign_models.ranking import rotation as turning
+from xalign_models.ranking import pairs as turning
+from xalign_models.ranking.pairs import rotated_ranks
 from xalign_models.ranking.ranks import normalise, precision_at
-from xalign_models.ranking.rotation import rotated_ranks
 from xalign_tasks.isomorphism import STAGES, IsomorphismStudy, IsomorphismStudyRaw
 
 LANGUAGES = ("deu", "eng", "fra")

@@ -53,6 +53,7 @@ def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):
         "ProductSearchStandIn",
         "GettextPrecision",
         "OwnParallel",
+        "OwnRetrieval",
         "UDHRPrecision",
         "AmazonReviewsZeroShot",
     }

@@ -1,7 +1,5 @@
 """AffineMap: an unconstrained linear map with offset between each language and the pivot (Vasilyev et al., 2023)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

@@ -8,15 +8,13 @@ returns its maps as *factors*, stacked over languages, each of which may be abse
 Low-rank maps thus stay factored, and one numpy function and one torch module apply all of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +72,7 @@ class Alignment(ABC):
     """Duration of the fit without encoding, in seconds; None if unknown. The fingerprint does not include it."""
 
     @abstractmethod
-    def fit(self, data: Mapping[str, Any]) -> Self:
+    def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
         """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes."""
 
     def factors(self) -> dict[str, Float64]:
@@ -85,21 +83,28 @@ class Alignment(ABC):
         names = {"weights_": "weight", "shifts_": "shift"}
         return {name: getattr(self, array) for array, name in names.items() if array in self.arrays}
 
-    def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats:
+    @overload
+    def transform(self, x: Mapping[str, npt.ArrayLike]) -> dict[str, AnyFloats]: ...
+    @overload
+    def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats: ...
+    def transform(self, x: Any, language: str | Sequence[str] | None = None) -> Any:
         """Map embeddings into the shared space.
 
         Args:
-            x: Embeddings (n, d); never changed.
+            x: Embeddings (n, d), or embeddings by language, as in a scikit-learn pipeline; never changed.
             language: The language of all rows, or one per row; ignored if the alignment is language-independent.
 
         Returns:
-            New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64.
+            New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64; by language if
+            ``x`` is so.
 
         Raises:
             LanguageError: A language is missing or was not fitted.
             AlignmentError: The alignment is not fitted, or ``x`` has another dimension, another number of rows than
                 ``language``, or non-finite values.
         """
+        if isinstance(x, Mapping):
+            return {code: self.transform(rows, code) for code, rows in x.items()}
         self._check_fitted()
         rows = as_matrix(x, "the input", empty_ok=True)
         if rows.shape[1] != self.dim_:
@@ -134,9 +139,34 @@ class Alignment(ABC):
         """
         return None
 
-    def get_params(self) -> dict[str, Any]:
-        """The hyperparameters by name, as given to the constructor."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The hyperparameters by name, as given to the constructor; ``deep`` is scikit-learn's, as none has parts."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
+
+    def set_params(self, **params: Any) -> Self:
+        """Set hyperparameters by name; the fitted maps stay until the next fit.
+
+        Raises:
+            AlignmentError: A parameter is unknown or out of range.
+        """
+        if unknown := params.keys() - (known := self.get_params()).keys():
+            raise AlignmentError(f"{self.method} has no parameter {', '.join(sorted(unknown))}; it has {known}.")
+        for name, value in type(self)(**known | params).get_params().items():
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=TransformerTags())
+
+    def get_metadata_routing(self) -> Any:
+        """A request for ``language`` in ``transform``, which scikit-learn's pipelines pass on if routing is enabled."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        request.transform.add_request(param="language", alias=True)
+        return request
 
     def fingerprint(self) -> str:
         """Sha256 (hex) of everything that determines the maps: method, parameters, languages and arrays."""
@@ -204,11 +234,12 @@ class Alignment(ABC):
 class UnpairedAlignment(Alignment):
     """An alignment fitted on any embeddings of each language, without translations."""
 
-    def fit(self, data: Mapping[str, npt.ArrayLike]) -> Self:
+    def fit(self, data: Mapping[str, npt.ArrayLike], y: None = None) -> Self:
         """Fit on embeddings of each language.
 
         Args:
             data: Language to its embeddings (n_l, d), any float dtype; languages are opaque strings.
+            y: Ignored; pipelines of scikit-learn pass it.
 
         Raises:
             AlignmentError: There are no data, a matrix is empty or not finite, dimensions differ, or the method's pivot

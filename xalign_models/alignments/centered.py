@@ -1,7 +1,5 @@
 """Centered: subtract each language's mean."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Compositions: alignments fitted in sequence, each on the output of the previous one, saved as one map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields, make_dataclass
 from functools import cache
@@ -25,12 +23,13 @@ class Composed(Alignment):
     arrays = ("weights_", "shifts_")
     stages: ClassVar[tuple[type[Alignment], ...]]
 
-    def fit(self, data: Mapping[str, Any]) -> Self:
+    def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
         """Fit every stage in turn.
 
         Args:
             data: Translations if any stage is parallel, else embeddings by language. A stage that is not parallel uses
                 all rows of each language.
+            y: Ignored; pipelines of scikit-learn pass it.
 
         Raises:
             AlignmentError: A stage cannot be fitted on the data.

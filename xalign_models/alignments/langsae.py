@@ -1,7 +1,5 @@
 """LangSAE: remove the units of a sparse autoencoder that belong to a language (Kim et al., 2026)."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

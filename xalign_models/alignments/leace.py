@@ -1,7 +1,5 @@
 """LEACE: remove all that a linear classifier could know of the language (Belrose et al., 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

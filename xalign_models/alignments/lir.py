@@ -1,7 +1,5 @@
 """LIR: remove each language's leading directions (Yang et al., 2021)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

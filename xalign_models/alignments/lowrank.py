@@ -1,7 +1,5 @@
 """LowRank: an affine map of low rank between each language and the pivot (Drift-Adapter, Vejendla, 2025)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

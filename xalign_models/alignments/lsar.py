@@ -1,7 +1,5 @@
 """LSAR: remove the low-rank language-specific subspace (Xie et al., 2022)."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """MiniVec2Vec: rotate each language onto the pivot by the shape of its space alone (Dar, 2025)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The sentence-transformers module that applies any alignment. Its import path is a file format: do not move it."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.errors import AlignmentError, AssetError, LanguageError
+from xalign_models.identification import UNDETERMINED, Unidentified, identify
 from xalign_models.languages import canonical, is_canonical
 from xalign_models.specs import Unknown
 from xalign_models.typology import nearest
@@ -38,7 +37,8 @@ class Aligned(Module):
             prompts the first axis is P L long, with the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
-        default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
+        default_lang: Language of texts without one; ``auto`` finds it among the fitted ones, and gives doubtful texts
+            the mean of the maps. None raises an error.
         unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the
             map of its nearest relative by URIEL, or ``mean`` without one; ``mean`` for the mean of the vectors that all
             maps give; or ``unaligned`` for its raw vector.
@@ -177,24 +177,30 @@ class Aligned(Module):
             count: Number of rows if ``by_row`` is None.
 
         Raises:
-            LanguageError: A language is ``auto``, and identification needs the text.
+            LanguageError: A language is ``auto``, and the text or the identifier is missing.
         """
         if self.languages is None:
             return None
         fallback = lang or self.default_lang
         codes = [code or fallback for code in by_row or [None] * count]
-        if "auto" in codes:
+        auto = [row for row, code in enumerate(codes) if code == "auto"]
+        texts = [code.text for code in codes if isinstance(code, Unidentified)]
+        if len(texts) < len(auto):
             raise LanguageError(
                 f'lang="auto" does not work with this backbone, which does not pass texts on; give one of the fitted '
                 f"languages: {', '.join(self.languages)}."
             )
+        for row, found in zip(auto, identify(texts, self.languages) if auto else (), strict=True):
+            codes[row] = found.language
         return [None if code is None else _canonical(code) for code in codes]
 
     def numbers(self, codes: Any, count: int, prompt: str | None) -> list[tuple[int | None, slice | list[int]]]:
         """The rows that each map applies to, by its number for :meth:`mapped`; None for rows that stay unchanged.
 
         Args:
-            codes: Canonical language of each row, (n,), or None for an unknown one; None if one map serves all.
+            codes: Canonical language of each row, (n,), or None for an unknown one; None if one map serves all. A row
+                of :data:`~xalign_models.identification.UNDETERMINED` language gets the mean of the maps, or with
+                ``unaligned`` none.
             count: The number of rows, n.
             prompt: Prompt of all rows; None if unknown.
 
@@ -204,10 +210,13 @@ class Aligned(Module):
             AlignmentError: The prompt is not fitted.
         """
         offset, fitted = self.offset(prompt), tuple(self.languages or ())
-        if codes is None or self.unknown == "error":
-            return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
         mean = None if self.unknown == "unaligned" else self._maps + offset
+        if codes is None or (self.unknown == "error" and UNDETERMINED not in codes):
+            return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
         places: dict[str | None, int | None] = {code: offset + place for place, code in enumerate(fitted)}
+        places[UNDETERMINED] = mean
+        if self.unknown == "error" and (strange := [code for code in codes if code not in places]):
+            rows_by_language(strange, len(strange), self.languages, self.method)  # raises
         for code in {*codes} - places.keys():
             places[code] = places.get(self._relative(code), mean) if self.unknown == "related" else mean
         groups: dict[int | None, list[int]] = {}
@@ -277,15 +286,21 @@ class Aligned(Module):
             LanguageError: The language is missing or not fitted.
             AlignmentError: The prompt is not fitted, or the map is not affine.
         """
-        if type(self).map_rows is not Aligned.map_rows:
-            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
-        index += 0 if prompt is None else self.offset(prompt)
+        return self.dense(index + (0 if prompt is None else self.offset(prompt)))
+
+    def dense(self, number: int) -> tuple[Tensor, Tensor]:
+        """The affine map with a number of :meth:`numbers`, which may be a mean's: W (d, d) and b (d,), float32.
+
+        Raises:
+            AlignmentError: The map is not affine.
+        """
+        if type(self).map_rows is not Aligned.map_rows:
+            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         eye = torch.eye(self.dim, dtype=torch.float64)
-        zero = torch.zeros(1, self.dim, dtype=torch.float64)
-        shift = self.map_rows(zero, index)
-        return (self.map_rows(eye, index) - shift).float(), shift[0].float()
+        shift = self.mapped(torch.zeros_like(eye[:1]), number)
+        return (self.mapped(eye, number) - shift).float(), shift[0].float()
 
     def map_rows(self, x: Tensor, index: int) -> Tensor:
         """Map rows (n, d), float32 or float64, by the map at ``index``, as ``offset`` and ``languages`` count.

@@ -3,8 +3,6 @@
 The import path of the module is a file format: do not move it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -4,8 +4,6 @@ The paper's A multiplies column vectors; with row vectors ``y = x W`` it is W^T,
 W. Both functions take W, as the alignments hold it in ``weights_``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Alignments that map every language onto a pivot language, fitted on translations."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -62,12 +60,13 @@ class PivotAlignment(Alignment):
 
     pivot: str
 
-    def fit(self, data: ParallelData) -> Self:
+    def fit(self, data: ParallelData, y: None = None) -> Self:
         """Fit one map per language on parallel rows; ``languages_`` starts with the pivot.
 
         Args:
             data: Language to its embeddings (n, d), row-aligned with the pivot's, which must then be a key too; or
                 language to a tuple (its embeddings, the pivot's) if it has its own pair corpus. The forms can be mixed.
+            y: Ignored; pipelines of scikit-learn pass it.
 
         Raises:
             AlignmentError: Rows are not aligned, the pivot is missing, a matrix is empty or not finite, dimensions

@@ -1,7 +1,5 @@
 """Procrustes: rotate each language onto the pivot (representational isomorphism)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

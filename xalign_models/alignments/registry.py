@@ -1,7 +1,5 @@
 """Alignments by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 

@@ -1,7 +1,5 @@
 """Share of the relation between two spaces that a rotation explains, and the affine map that the data determine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

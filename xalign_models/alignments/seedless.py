@@ -1,7 +1,5 @@
 """Seedless: rotate each language onto the pivot by mutual nearest neighbours, without translations."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shift: move each language by a share of its offset to the pivot (SHIFT, Jang et al., 2026)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Few noisy pairs leave most directions of a map undetermined. Encoders that end i
 variance. There the map should stay near the identity, because a multilingual encoder is aligned already.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from xalign_models.linalg.arrays import AnyFloats, Float64

@@ -1,7 +1,5 @@
 """Whitened: centre each language and make its covariance a multiple of the identity (ZCA)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

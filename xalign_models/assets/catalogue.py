@@ -4,8 +4,6 @@ They are in ``catalogue.toml``. Every wheel is pinned to a version and a sha256.
 turns the wheels into an ordinary directory, as ``module:function``, so that the catalogue imports nothing heavy.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass

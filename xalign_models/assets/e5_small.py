@@ -5,8 +5,6 @@ positions, token types), f32 epsilon of the layer norms, i32 quantisation block;
 the published ``tokenizer.json``; then per tensor a name, a data type, an element count, a byte offset and a byte count.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import struct

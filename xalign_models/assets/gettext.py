@@ -14,8 +14,6 @@ another language if translated. Selection and cleaning:
 Regional variants (``es_MX``, ``pt_BR``) are left out, since the wheel always has the language itself.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -4,8 +4,6 @@ transformers reads the GGUF file but cannot save such a model, so it is rebuilt 
 first. Weights stay float32, the only type that represents dequantised 4-bit weights exactly.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -4,8 +4,6 @@ An asset is a directory ``<cache>/assets/<name>``. It appears by one rename afte
 existing directory is complete. ``MANIFEST.json`` contains the sha256 of every other file.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import pkgutil

@@ -4,8 +4,6 @@
 language code to text, cleaned in the same way. Messages with plural or other choices inside them are left out.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

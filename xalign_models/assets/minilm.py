@@ -1,7 +1,5 @@
 """all-MiniLM-L6-v2: the sentence-transformers directory inside the wheel, unchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

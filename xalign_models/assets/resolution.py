@@ -1,7 +1,5 @@
 """Resolves model ids to loadable models with a fingerprint of their weights."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -8,8 +8,6 @@ lang2vec itself needs ``pkg_resources``, which setuptools no longer has, but its
 - ``families``: ISO 639-3 code to the families that the language is in, the widest first; none for an isolate.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from io import BytesIO

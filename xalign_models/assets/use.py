@@ -3,8 +3,6 @@
 The network that runs them is :mod:`xalign_models.backbones.use`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import struct

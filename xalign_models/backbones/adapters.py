@@ -1,7 +1,5 @@
 """Adds LoRA to a transformers model, and loads saved LoRA weights without rounding them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

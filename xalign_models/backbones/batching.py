@@ -1,10 +1,12 @@
-"""Groups texts of similar length into batches under a token budget."""
-
-from __future__ import annotations
+"""Batches of texts of similar length under a token budget, and parts of a batch with less padding."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 SPREAD = 0.75
 """Minimum length of a batch's shortest text, as a share of its longest."""
@@ -57,3 +59,35 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
         end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
         yield order[start:end]
         start = end
+
+
+WORTH = 10**12
+"""Minimum of weights times padded tokens for a part on an accelerator: a smaller part takes less time to compute than
+its kernels take to start."""
+
+
+def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tuple[torch.Tensor, dict[str, Any]]]:
+    """Parts of a tokenised batch, each with rows of similar length and no larger than the whole batch.
+
+    A sharded model (FSDP) takes the batch as one part: each call gathers layers from all processes, so that every
+    process must make the same number of calls.
+
+    Args:
+        features: Features with an ``attention_mask`` (b, s). Tensors of its shape are split; every part gets the rest.
+        model: The model; on an accelerator, a small one gets fewer parts with more padding.
+
+    Yields:
+        (rows, features of the part): indices of the rows, and their columns with at least one token.
+    """
+    mask = features["attention_mask"]
+    if any(isinstance(module, FSDPModule) for module in model.modules()):
+        least = mask.numel()
+    elif mask.device.type == "cpu":
+        least = 0
+    else:
+        least = WORTH // sum(parameter.numel() for parameter in model.parameters())
+    for group in token_budget_batches(mask.sum(dim=1).tolist(), mask.numel(), least):
+        rows = torch.as_tensor(group, device=mask.device)
+        columns = mask[rows].any(dim=0).nonzero()[:, 0]
+        split = {name for name, value in features.items() if torch.is_tensor(value) and value.shape == mask.shape}
+        yield rows, {**features, **{name: features[name][rows][:, columns] for name in split}}

@@ -1,7 +1,5 @@
 """Names of other packages that are private, or undocumented, each behind one function: nothing public does the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import policy
 from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from xalign_models.assets import ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
 
 _UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .ot .pb .pt .pth .tflite .xml".split())
@@ -29,6 +29,16 @@ def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any)
     from transformers import AutoConfig
 
     return open_pretrained(AutoConfig, resolved, trust=trust, **changes)
+
+
+def is_decoder_only(config: Any) -> bool:
+    """Whether a checkpoint is a language model with causal attention, and neither an encoder nor an encoder-decoder."""
+    from transformers.models.auto import modeling_auto as auto
+
+    kind = config.model_type
+    writes = kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    both = getattr(config, "use_bidirectional_attention", None)  # EmbeddingGemma's
+    return writes and not config.is_encoder_decoder and both in (None, False)
 
 
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:

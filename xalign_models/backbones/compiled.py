@@ -3,8 +3,6 @@
 All layers of one kind are compiled once, for packs of any size.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

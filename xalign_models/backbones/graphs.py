@@ -5,8 +5,6 @@ other names. Tokenizer, pooling, dense layers and prompts are still the director
 their own operations only, and no operation from a file.
 """
 
-from __future__ import annotations
-
 import mmap
 import shutil
 from collections.abc import Callable, Mapping, Sequence

@@ -9,8 +9,6 @@ so that a text's vector does not depend on other texts of its batch. Everything 
 exact, so that all processors agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

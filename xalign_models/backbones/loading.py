@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.assets import Inspected, ResolvedModel
 from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
@@ -20,12 +22,9 @@ from xalign_models.languages import is_canonical
 from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from xalign_models.assets import Inspected, ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
+from torch.utils.data import DataLoader
 
 from xalign_models import assets, plugins
 from xalign_models.backbones import policy
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.model_meta import ModelMeta
     from mteb.types import PromptType
-    from torch import nn
 
     from xalign_models.backbones.pipeline import Batch
 
@@ -127,7 +128,6 @@ class MtebModel(Source):
     ) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         import mteb
         from datasets import Dataset
-        from torch.utils.data import DataLoader
 
         from xalign_models.backbones.pipeline import Batch
 

@@ -1,7 +1,5 @@
 """Packs the texts of a batch into one row without padding, and computes attention within each text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby

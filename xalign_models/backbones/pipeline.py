@@ -1,7 +1,5 @@
 """Turns texts into batches: tokenises them once, sorts and packs them, ahead of the device."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

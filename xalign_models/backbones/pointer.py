@@ -1,7 +1,5 @@
 """A reference to a backbone in place of its weights, as in PEFT: a saved model then holds its maps alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

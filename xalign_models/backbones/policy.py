@@ -6,8 +6,6 @@ The libraries that open checkpoints import classes by names in configurations: s
 anything is loaded. A user who trusts a model's code sets ``trust_remote_code`` of its BackboneSpec.
 """
 
-from __future__ import annotations
-
 import math
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Encodes on several devices of one machine, one process for each; only the main process writes the store."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading
@@ -10,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from multiprocessing.queues import SimpleQueue
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,6 @@ from xalign_models.backbones.pipeline import CHUNK, Batch
 from xalign_models.backbones.raw import FLUSH, RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins, sources
-
-if TYPE_CHECKING:
-    from multiprocessing.queues import SimpleQueue
 
 Encoded = list[tuple[Batch, npt.NDArray[np.float32]]]
 ROUNDS = 4

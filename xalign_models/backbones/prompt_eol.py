@@ -1,7 +1,5 @@
 """Causal language models as encoders: PromptEOL, or the hidden state of the text's last token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

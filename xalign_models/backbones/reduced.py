@@ -1,7 +1,5 @@
 """Truncated (Matryoshka), binary and int8 vectors: the module after a backbone that reduces its vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sentence_transformers.base.modules.module import Module
+from sentence_transformers.util import quantize_embeddings
 
 from xalign_models.errors import ModelError
 from xalign_models.specs import Vectors
@@ -65,8 +64,6 @@ class Reduced(Module):
             raise ModelError(f"--truncate-dim {self.truncate_dim}: the vectors have {vectors.shape[1]} dimensions.")
         vectors = vectors[:, : self.truncate_dim]
         if self.vectors == Vectors.INT8:
-            from sentence_transformers.util import quantize_embeddings
-
             codes: Any = quantize_embeddings(unit(vectors), "int8", ranges=self._ranges)
             return torch.from_numpy(codes).to(vectors)
         return torch.where(vectors > 0, 1.0, -1.0) if self.vectors == Vectors.BINARY else vectors

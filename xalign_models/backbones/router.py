@@ -4,8 +4,6 @@ The modules of one route encode raw vectors like any other model. The prompt car
 the vectors of each route apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Static models, which average vectors of tokens, for inputs that carry their language."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 

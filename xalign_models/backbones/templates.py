@@ -1,7 +1,5 @@
 """Prompts that surround a text, and PromptEOL's template in many languages, which is in ``templates.toml``."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 

@@ -1,7 +1,5 @@
 """Products in TF32 on a GPU: inputs are rounded to 10 of 23 mantissa bits, and sums are in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

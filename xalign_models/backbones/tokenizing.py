@@ -1,7 +1,5 @@
 """Bounds the time and memory that a ``tokenizer.json`` may take for a text, by rules over its parsed content."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping

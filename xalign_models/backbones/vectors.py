@@ -1,7 +1,5 @@
 """``vectors:FILE``: a backbone that looks texts up in a file of vectors. A missing text is an error."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads a checkpoint's weights, and checks by name, shape and type that they are those of the model."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

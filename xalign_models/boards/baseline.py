@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from xalign_models.boards.leaderboard import choose, choose_models
-from xalign_models.errors import FileError, ResultsError
+from xalign_models.errors import FileError, ResultsError, plain
 from xalign_models.files import MOST_JSON, read_bytes
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.possible import MAIN
@@ -139,7 +139,9 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: s
         first = error.errors(include_url=False, include_context=False)[0]
         location = escape(" / ".join(map(str, first["loc"])))
         actual = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
-        raise ResultsError(f"{name}{': ' if location else ''}{location}: {first['msg']}{actual}. {remedy}") from None
+        raise ResultsError(
+            f"{name}{': ' if location else ''}{location}: {plain(first['msg'])}{actual}. {remedy}"
+        ) from None
 
 
 def make_baseline(

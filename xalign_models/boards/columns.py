@@ -23,7 +23,7 @@ SAME = ("same", "one_target_same")
 
 @dataclass
 class Tested:
-    """A cell on its way: its subsets, and the tests of its score and of its difference."""
+    """A cell on its way: its subsets, its outcomes until all pairs are tested, and the test of its difference."""
 
     cell: Cell
     subsets: frozenset[str]
@@ -44,6 +44,8 @@ class Column:
         text: Revision of their text.
         common: Models that have them all.
         cells: Cells by model.
+        ranked: Cells of the common rows whose pairs are tested; empty if the best of these rows lacks outcomes.
+        p_values: p-values of all pairs of them.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Column:
     text: str | None
     common: Sequence[str]
     cells: dict[str, Tested] = field(default_factory=dict)
+    ranked: Sequence[Tested] = ()
+    p_values: Sequence[float] = ()
 
     @classmethod
     def of(
@@ -89,7 +93,10 @@ class Column:
         return cls(name, metric, tables, values, spoken, frozenset(subset for _, subset in compared), text, common)
 
     def fill(self, results: Results, items: Items | None) -> None:
-        """Make the cells, over the shared subsets or, for a row apart, over those that it and its backbone have."""
+        """Make the cells, over the shared subsets or, for a row apart, over those that it and its backbone have.
+
+        All pairs of common rows are tested here, so that the outcomes of one column are in memory at a time.
+        """
         for model, table in self.tables.items():
             base = results.tables.get((table.baseline or "", table.task))
             if values := self.values[model]:
@@ -108,6 +115,21 @@ class Column:
                         own.cell = replace(own.cell, languages=names, other_text=True)
                     else:
                         own.cell = replace(own.cell, languages=names, covered=covered, of=of)
+        self._test_pairs()
+        for tested in self.cells.values():
+            tested.score = None
+
+    def _test_pairs(self) -> None:
+        """Mark the best common rows, and test the pairs of those with outcomes."""
+        cells = [self.cells[name] for name in self.common]
+        top = max((round(tested.cell.score, 1) for tested in cells), default=0.0)
+        for tested in cells:
+            tested.cell = replace(tested.cell, best=round(tested.cell.score, 1) == top)
+        having = [tested for tested in cells if tested.score]
+        samples = [tested.score for tested in having if tested.score]
+        same_shape = len({sample.cells.shape for sample in samples}) == 1
+        if len(having) > 1 and same_shape and all(tested.score for tested in cells if tested.cell.best):
+            self.ranked, self.p_values = having, pair_tests(samples).tolist()
 
     def _cell(self, table: TaskScores, base: TaskScores | None, subsets: frozenset[str], items: Items | None) -> Tested:
         values = table.values(self.metric)
@@ -175,22 +197,10 @@ def judge(cells: Sequence[Tested]) -> None:
 
 
 def rank(columns: Sequence[Column]) -> None:
-    """Mark the best of each column's common rows and, with Holm's correction over the board, the intervals of ranks.
-
-    Only models with outcomes have one, and none if the best lacks outcomes.
-    """
-    tested = []
+    """Give the tested rows their intervals of ranks, with Holm's correction over the board."""
+    adjusted = iter(holm([p for column in columns for p in column.p_values]))
     for column in columns:
-        cells = [column.cells[name] for name in column.common]
-        top = max(round(cell.cell.score, 1) for cell in cells) if cells else 0.0
-        for cell in cells:
-            cell.cell = replace(cell.cell, best=round(cell.cell.score, 1) == top)
-        having = [cell for cell in cells if cell.score]
-        shapes = {cell.score.cells.shape for cell in having if cell.score}
-        if len(having) > 1 and len(shapes) == 1 and all(cell.score for cell in cells if cell.cell.best):
-            tested.append((having, pair_tests([cell.score for cell in having if cell.score])))
-    adjusted = iter(holm([p for _, p_values in tested for p in p_values]))
-    for cells, p_values in tested:
-        scores = [cell.cell.score for cell in cells]
-        for cell, (high, low) in zip(cells, ranks(scores, list(islice(adjusted, len(p_values)))), strict=True):
-            cell.cell = replace(cell.cell, ranks=(high, low))
+        p_values = list(islice(adjusted, len(column.p_values)))
+        spans = ranks([tested.cell.score for tested in column.ranked], p_values)
+        for tested, span in zip(column.ranked, spans, strict=True):
+            tested.cell = replace(tested.cell, ranks=span)

@@ -70,8 +70,9 @@ def leaderboard(
         raise ResultsError(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
         )
+    items = Items(metric) if significance else None
     for column in columns:
-        column.fill(results, Items(metric) if significance else None)
+        column.fill(results, items)
     judge([cell for column in columns for cell in column.cells.values()])
     rank(columns)
     for column in columns:

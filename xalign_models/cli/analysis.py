@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from xalign_models.analysis import Findings, Request
 from xalign_models.cli.common import (
     Device,
     Json,
@@ -28,7 +29,6 @@ from xalign_models.errors import ModelError, ResultsError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xalign_models.analysis import Findings, Request
 
 MAX_ROWS, HEAD_ROWS, MAX_COLUMNS = 60, 10, 12
 """Limits for tables in a terminal: rows of a table shown whole, first rows of a longer one, and columns, beyond which a
@@ -61,7 +61,6 @@ def analyse(
         raise ResultsError(f"--output {output} is a file; name a directory.")
     tell("loading mteb ...") if err.is_terminal else None
     from xalign_models import figures
-    from xalign_models.analysis import Request
     from xalign_models.paths import atomic_write_text
 
     codes = language_codes(languages, None)

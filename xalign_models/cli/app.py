@@ -1,10 +1,7 @@
 """The application: its commands, the global options, and the handling of errors."""
 
-from __future__ import annotations
-
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,6 +19,7 @@ from xalign_models.cli.atlas import group as import_group
 from xalign_models.cli.atlas import updates as atlas_group
 from xalign_models.cli.common import err, fail, out
 from xalign_models.cli.gate import group as gate_group
+from xalign_models.cli.index import group as index_group
 from xalign_models.cli.leaderboard import leaderboard
 from xalign_models.cli.lira import translate
 from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
@@ -30,9 +28,10 @@ from xalign_models.cli.recommend import recommend
 from xalign_models.cli.run import run
 from xalign_models.cli.store import group as store_group
 from xalign_models.cli.training import group as train_group
-from xalign_models.cli.vectors import apply, parity
+from xalign_models.cli.trial import try_
+from xalign_models.cli.vectors import apply, export, parity
 from xalign_models.cli.verify import audit, reproduce, verify
-from xalign_models.errors import XAlignError, one_line
+from xalign_models.errors import XAlignError, one_line, plain
 from xalign_models.plugins import add_plugin
 
 app = typer.Typer(
@@ -43,6 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _command: Callable[..., None]
+app.command("try")(try_)
 for _command in (models, tasks, corpora):
     app.command()(_command)
 app.command(cls=FitCommand)(fit)
@@ -50,27 +50,25 @@ for _command in (recommend, run, leaderboard, translate, analyse, choose, publis
     app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
-for _command in (verify, reproduce, audit, apply, parity):
+for _command in (verify, reproduce, audit, apply, export, parity):
     app.command()(_command)
 app.add_typer(gate_group, name="gate")
 app.add_typer(assets_group, name="assets")
 app.add_typer(store_group, name="store")
 app.add_typer(train_group, name="train")
 app.add_typer(import_group, name="import")
+app.add_typer(index_group, name="index")
 app.add_typer(atlas_group, name="atlas")
-_PLAIN = (
-    (r"Value error, ", ""),
-    (r"Input should be greater than or equal to (\S+)", r"at least \1 is needed"),
-    (r"Input should be less than or equal to (\S+)", r"at most \1 is possible"),
-    (r"Input should be a valid integer.*", "a whole number is needed"),
-    (r"Input should be a valid number.*", "a number is needed"),
-)
-"""Phrases of pydantic, which typer quotes, and ours for them."""
 _EXTRAS = {
     "accelerate": "train",
+    "faiss": "faiss",
     "gguf": "llm",
+    "lancedb": "lancedb",
     "matplotlib": "plots",
+    "onnx": "onnx",
     "peft": "train",
+    "psycopg": "postgres",
+    "qdrant_client": "qdrant",
     "sacrebleu": "train",
     "sentencepiece": "llm",
 }
@@ -153,10 +151,7 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"
-            reason = error.format_message().rstrip(".")
-            for theirs, ours in _PLAIN:
-                reason = re.sub(theirs, ours, reason)
-            fail(f"{reason}. `{path} --help` lists what is possible.")
+            fail(f"{plain(error.format_message().rstrip('.'))}. `{path} --help` lists what is possible.")
         fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command resumes from there.")

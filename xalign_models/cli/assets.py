@@ -1,7 +1,5 @@
 """``xalign assets``: weights and corpora that come as Python packages."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Shared code of the commands: consoles, options, lines, rows, JSON, and lists from options."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -35,6 +33,12 @@ def _task_names(incomplete: str) -> list[str]:
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
+def known_languages(values: list[str] | None) -> list[str] | None:
+    """Refuse unknown language codes before the seconds that a command's imports take."""
+    language_codes(values, None, all=None, core=None)
+    return values
+
+
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str | None, Option(help="cpu, cuda or mps; by default the fastest available.")]
 Devices = Annotated[str | None, Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")]
@@ -46,7 +50,7 @@ Models = Annotated[
 Tasks = Annotated[
     list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
 ]
-Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.")]
+Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.", callback=known_languages)]
 ForUse = Annotated[
     Literal["retrieval", "similarity", "classification"],
     Option("--for", help="Use that must not suffer, beside retrieval and similarity."),
@@ -54,7 +58,7 @@ ForUse = Annotated[
 Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
 Data = Annotated[
     list[str] | None,
-    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for the task OwnParallel-NAME, or OwnParallel if own."),
+    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for OwnParallel-NAME, or OwnParallel if NAME is own."),
 ]
 
 
@@ -76,6 +80,11 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Print text on standard error as :func:`say` does on standard output."""
     err.print("\n".join(map(escape, text.split("\n"))), highlight=False, soft_wrap=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 text``, ``2 texts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def fail(message: str) -> NoReturn:

@@ -1,20 +1,16 @@
 """``xalign leaderboard``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
 from xalign_models.cli.common import Json, Models, Output, Tasks, language_codes, out, print_json, say, split_list
 from xalign_models.errors import ResultsError
-
-if TYPE_CHECKING:
-    from xalign_models.tables.board import Board
-
+from xalign_models.tables.board import Board
+from xalign_models.tables.formats import FORMATS, to_json, to_markdown
 
 Format = Literal["table", "tsv", "csv", "markdown", "latex", "json"]
 
@@ -60,7 +56,6 @@ def leaderboard(
         return
     from xalign_models.boards.leaderboard import detail
     from xalign_models.results.reading import read_results
-    from xalign_models.tables.formats import to_markdown
 
     if means:
         from xalign_models.boards.means import means_csv
@@ -150,8 +145,6 @@ def make(
 
 def show(board: Board, form: Format | None = None) -> None:
     """Print a board, by default as a table in a terminal and as TSV in a pipe."""
-    from xalign_models.tables.formats import FORMATS, to_json
-
     form = form or ("table" if out.is_terminal else "tsv")
     if form == "table":
         out.print(board)

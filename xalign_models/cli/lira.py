@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,13 +19,11 @@ from xalign_models.cli.common import (
     split_list,
     tell,
 )
-from xalign_models.cli.training import OVER, Change, Trained, as_changes, group, report
+from xalign_models.cli.training import OVER, Change, Plan, Trained, as_changes, group, print_plan, report
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from xalign_models.training.lira.config import LiraConfig
 
 
@@ -107,7 +106,7 @@ def texts_to_translate(
     """Texts of files, corpora, tasks and a training, each with its language if it is known."""
     from xalign_models.corpora import CORPORA, ENGLISH
     from xalign_models.evaluation.recording import task_texts
-    from xalign_models.training.lira import texts as sources
+    from xalign_models.training.lira import data as sources
 
     if config is not None:
         yield from sources.training_texts(config)
@@ -136,6 +135,7 @@ def lira(
     source: Annotated[Path | None, Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
     ablate: Annotated[str | None, Option(help="Leave out critic, embeds, translations, multilingual or queue.")] = None,
     seed: Annotated[int | None, Option(help="Seed of both stages.")] = None,
+    plan: Plan = False,
     device: Device = None,
 ) -> None:
     """Train LiRA: choose and anchor to translations (arca), then fuse both paths (lasr), and write the model.
@@ -151,6 +151,11 @@ def lira(
         raise ModelError("--from names the directory of arca's model; give it with --stage lasr only.")
     changes = [*(change or ()), *as_changes(**{"arca.seed": seed, "lasr.seed": seed})]
     read = load_config(split_list(config) or ["small"], changes, ablate)
+    if plan:
+        from xalign_models.training.lira.data import training_texts
+
+        print_plan(run.plan(read, len(set(training_texts(read)))))
+        return
     label = {"arca": read.arca_label, "untrained": "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
     output = output or directory_of("__".join(name))

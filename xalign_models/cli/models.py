@@ -1,7 +1,6 @@
 """``xalign models | tasks | corpora | fit``."""
 
-from __future__ import annotations
-
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from xalign_models.cli.common import (
 )
 from xalign_models.cli.options import BackboneOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
+from xalign_models.plugins import ALIGNMENTS, BENCHMARKS, TASKS
 from xalign_models.specs import BackboneSpec, Unknown
 
 
@@ -33,8 +33,6 @@ class FitCommand(typer.core.TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the list of methods."""
-        from xalign_models.plugins import ALIGNMENTS
-
         with formatter.section("Methods"):
             formatter.write_dl([(name, str(ALIGNMENTS.facts(name)["description"])) for name in ALIGNMENTS])
 
@@ -70,6 +68,7 @@ def models(
         print_rows(rows, json)
         if not rows:
             tell(f"No registered name contains {match!r}.")
+            raise typer.Exit(1)
         return
     backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
@@ -89,8 +88,6 @@ def _layer(backbone: BackboneSpec) -> str:
 
 def tasks(json: Json = False) -> None:
     """List the tasks and benchmarks of xalign; `xalign run` takes those of mteb too."""
-    from xalign_models.plugins import BENCHMARKS, TASKS
-
     rows = [{"task": name, **TASKS.facts(name)} for name in TASKS]
     empty = {"score": None, "languages": None, "subsets": None}
     rows += [{"task": name, **empty, **BENCHMARKS.facts(name)} for name in BENCHMARKS]
@@ -181,8 +178,6 @@ def fit(
 
 
 def _parameter(assignment: str) -> tuple[str, Any]:
-    import json
-
     name, separator, value = assignment.partition("=")
     if not separator:
         raise ModelError(f"--param {assignment!r} is not NAME=VALUE.")

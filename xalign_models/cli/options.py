@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Option
 
+from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype, Pooling, Precision, Vectors
 
@@ -115,8 +116,6 @@ class SpendingOptions:
         Raises:
             ModelError: A value is not an amount.
         """
-        from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
-
         for variable, value in ((BUDGET, self.budget), (PRICE, self.price_per_million)):
             if value is not None:
                 os.environ[variable] = str(value)

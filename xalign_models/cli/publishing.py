@@ -1,7 +1,5 @@
 """``xalign publish | submit | mteb``."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path
@@ -65,7 +63,7 @@ def submit(
 
     Exits with 0 if the repository would accept them and with 1 if not.
     """
-    from xalign_models.evaluation.submission import problems
+    from xalign_models.evaluation.publishing import problems
 
     if not check:
         raise ResultsError("Add --check: this command only checks results; `xalign mteb submit-results` sends them.")

@@ -1,7 +1,5 @@
 """``xalign recommend``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 
@@ -36,7 +34,7 @@ def recommend(
 ) -> None:
     """Find the best alignment for a backbone on held-out text, or that no alignment improves it.
 
-    Text without translations only shows whether to centre each language.
+    Text without translations only shows whether to centre each language, unless --judge names a labelled task.
     """
     from xalign_models.models.api import recommend as find
 

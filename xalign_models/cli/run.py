@@ -17,6 +17,7 @@ from xalign_models.cli.common import (
     Output,
     Tasks,
     err,
+    known_languages,
     language_codes,
     print_json,
     set_data,
@@ -26,6 +27,7 @@ from xalign_models.cli.common import (
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
+from xalign_models.plugins import BENCHMARKS
 
 if TYPE_CHECKING:
     from xalign_models.evaluation.run import Outcome
@@ -44,7 +46,9 @@ def run(
     models: Models = None,
     tasks: Tasks = None,
     benchmark: Annotated[str | None, Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
-    languages: Annotated[list[str] | None, Option(help="Language codes, `core` (22) or `all`.")] = None,
+    languages: Annotated[
+        list[str] | None, Option(help="Language codes, `core` (22) or `all`.", callback=known_languages)
+    ] = None,
     data: Data = None,
     output: Output = ".",
     *,
@@ -74,7 +78,6 @@ def run(
     spending.set()
     from xalign_models.models.mteb import check_task, members, mteb_benchmark
     from xalign_models.models.names import locate, trust_in
-    from xalign_models.plugins import BENCHMARKS
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)

@@ -1,7 +1,5 @@
 """``xalign store``: the stored vectors, which spare encoding a text twice."""
 
-from __future__ import annotations
-
 import datetime
 from dataclasses import asdict
 from pathlib import Path

@@ -1,19 +1,22 @@
 """``xalign train``."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 from typer.core import TyperCommand, TyperOption
 
-from xalign_models.cli.common import Device, check_output, language_codes, say, split_list, tell
+from xalign_models.cli.common import Device, check_output, language_codes, print_rows, say, split_list, tell
+from xalign_models.training.processes import is_main_process
+
+if TYPE_CHECKING:
+    from xalign_models.training.plan import Row
 
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
 Change = Annotated[
@@ -24,18 +27,28 @@ Trained = Annotated[
     Path | None, Option("--output", "-o", help="Directory to write to; by default named after the model.")
 ]
 
+Plan = Annotated[
+    bool, Option("--plan", help="Print steps, time and memory on an H100, and the texts to translate; train nothing.")
+]
+
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
 
 def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
-    from xalign_models.training.processes import is_main_process
     from xalign_models.training.records import verdict
 
     if is_main_process():
         say(f"{name}: {directory}")
         if text := verdict(directory):
             tell(text)
+
+
+def print_plan(rows: Sequence["Row"]) -> None:
+    """Print a plan and its total; one beyond all measure is an error."""
+    from xalign_models.training.plan import checked
+
+    print_rows([row._asdict() for row in checked(rows)], False, right=("number", "seconds", "gigabytes", "hours"))
 
 
 def as_changes(**fields: Any) -> list[str]:
@@ -104,6 +117,7 @@ def lusifer(
         Path | None, Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
     ] = None,
     change: Change = None,
+    plan: Plan = False,
     device: Device = None,
 ) -> None:
     """Join a multilingual encoder to an English language model with English text alone, and write the model.
@@ -111,10 +125,14 @@ def lusifer(
     The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models.training.lusifer.config import load_config
+    from xalign_models.training.lusifer.run import plan as plan_stage
     from xalign_models.training.lusifer.run import train, untrained
 
+    read = load_config(split_list(config), change or ())
+    if plan:
+        print_plan([plan_stage(read, number) for number in ((stage,) if stage else read.stages)])
+        return
     if output is not None:
         check_output(output)
-    read = load_config(split_list(config), change or ())
     spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)
     report(spec.name, directory)

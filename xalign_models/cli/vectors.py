@@ -1,6 +1,4 @@
-"""``xalign apply | parity``."""
-
-from __future__ import annotations
+"""``xalign apply | export | parity``."""
 
 from dataclasses import asdict
 from functools import partial
@@ -12,6 +10,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
+from xalign_models.errors import ModelError
 from xalign_models.specs import Unknown
 
 
@@ -47,6 +46,30 @@ def apply(
     columns = {"column": column, "lang_column": lang_column, "prompt": prompt, "prompt_column": prompt_column}
     rows = apply_maps(maps, source, output, **columns, run=run)
     say(f"{rows} rows: {output}")
+
+
+def export(
+    model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
+    folder: Annotated[Path | None, Option("--numpy", help="Directory for the maps and code to apply them.")] = None,
+    graph: Annotated[Path | None, Option("--onnx", help="ONNX file to write, which maps embeddings.")] = None,
+    lang: Annotated[str | None, Option(help="Language of texts that have none.")] = None,
+    unknown: Annotated[Unknown | None, Option(help="Policy for languages not fitted; default of the model.")] = None,
+    device: Device = None,
+) -> None:
+    """Write a model's maps for services that lack xalign: for numpy or for ONNX Runtime."""
+    from xalign_models.languages import canonical
+    from xalign_models.models.exporting import export_numpy, export_onnx
+    from xalign_models.models.maps import load_maps
+
+    if folder is None and graph is None:
+        raise ModelError("Say what to write: add --numpy DIR or --onnx FILE.")
+    if folder and folder.exists() and not (folder / "map.json").is_file():
+        raise ModelError(f"--numpy {folder} exists and holds no maps; choose a new directory.")
+    maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
+    for path, write in ((folder, export_numpy), (graph, export_onnx)):
+        if path is not None:
+            write(maps, path)
+            say(f"{maps.aligned.method}: {path}")
 
 
 @with_options

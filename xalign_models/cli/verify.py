@@ -1,7 +1,5 @@
 """``xalign verify | reproduce | audit``."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +8,7 @@ import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import (
+    Data,
     Device,
     Json,
     Languages,
@@ -18,9 +17,11 @@ from xalign_models.cli.common import (
     Tasks,
     fail,
     language_codes,
+    plural,
     print_json,
     print_rows,
     say,
+    set_data,
     split_list,
     tell,
 )
@@ -97,6 +98,7 @@ def audit(
     tasks: Tasks = None,
     models: Models = None,
     corpus: Annotated[list[str] | None, Option(help="Text that a model was trained on: ntrex, own:DIR, ...")] = None,
+    data: Data = None,
     limit: Annotated[int | None, Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
     languages: Languages = None,
     tolerance: Annotated[
@@ -105,6 +107,7 @@ def audit(
     json: Json = False,
 ) -> None:
     """Look for a task's text in the text that models were fitted on. Exits with 1 if an overlap is undeclared."""
+    set_data(data)
     from xalign_models.evaluation import audit as auditing
     from xalign_models.evaluation.recording import task_texts
     from xalign_models.models.mteb import register_with_mteb
@@ -132,8 +135,9 @@ def audit(
     print_rows(shown, json, right=("texts", "exact", "near", "share"))
     hidden = [row for row in rows if row["share"] > tolerance and not row["declared"]]
     if not json:
+        names = (plural(len(rows), "language"), plural(len(sources), "text"))
         say(
-            f"{len(rows)} languages of {len(sources)} texts compared; {len(shown)} overlap, {len(hidden)} of them by "
-            f"more than {100 * tolerance:g}% and undeclared"
+            f"compared {names[0]} with {names[1]} to fit on; {len(shown) or 'none'} of them share rows, "
+            f"{len(hidden) or 'none'} more than {100 * tolerance:g}% undeclared"
         )
     raise typer.Exit(1 if hidden else 0)

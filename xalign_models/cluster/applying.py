@@ -1,7 +1,5 @@
 """``xalign apply --engine ray``: the parts of a large input, each mapped by a worker."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Private names of Ray, each with the reason for its use."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

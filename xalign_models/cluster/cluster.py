@@ -1,13 +1,13 @@
 """A Ray cluster: its resources, the connection to it, and the loop that keeps its workers busy."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import torch
 
 from xalign_models.cluster.borrowed import job_config, stay_on_loopback
 from xalign_models.errors import ModelError
@@ -108,8 +108,6 @@ class Cluster:
 
 def _run(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a task in a worker, on that many threads, however many cores the machine has."""
-    import torch
-
     torch.set_num_threads(cpus)
     load_plugins(plugins)
     return function(*arguments)

@@ -1,14 +1,12 @@
 """``encode_corpus``: a large corpus, encoded by Ray actors that each have a copy of the model."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +15,10 @@ from xalign_models.cluster.cluster import RETRIES, Cluster, finished, result_of
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.progress import live
 from xalign_models.specs import digest
-
-if TYPE_CHECKING:
-    from xalign_models.models.encoder import XAlignEncoder
 
 logger = logging.getLogger(__name__)
 

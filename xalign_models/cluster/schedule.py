@@ -1,24 +1,109 @@
 """The driver's schedule of a run on a cluster: units to do, units they wait for, and results so far."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
+from math import isqrt
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xalign_models.cluster.grid import Unit, plan
+from mteb.abstasks import AbsTask
+from mteb.results import TaskResult
+
 from xalign_models.errors import DataError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import Outcome, languages_of, remove_items
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.results.items import Level, full_folder, save_items
 
-if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
-    from mteb.results import TaskResult
+MOST, LEAST = 2048, 64
+"""Maximum and minimum number of subsets of a unit whose languages are encoded already."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Some subsets of a task, to be scored with one model on the task's splits.
+
+    ``data`` is the revision of the task's text, by which a worker checks that its text is the same. ``gives`` are the
+    languages that this unit is the first to encode.
+    """
+
+    model: str
+    task: str
+    subsets: tuple[str, ...]
+    splits: tuple[str, ...]
+    data: str
+    gives: tuple[str, ...] = ()
+
+
+def plan(
+    model: str, task: AbsTask, subsets: Sequence[str], givers: Mapping[str, Unit], pieces: int, most: int = MOST
+) -> tuple[dict[Unit, set[Unit]], dict[str, Unit]]:
+    """The units of a model on a task, and the units that each waits for.
+
+    A unit waits for the units that encode its languages first; units that can run at once never encode the same
+    language. All pairs of 204 languages give 102 pairs without a common language, spread over the cluster, and then
+    blocks of the other pairs, each as soon as its languages are encoded.
+
+    ``givers`` has, for each language, the unit that encodes it, from models with the same vectors that were planned
+    before. Languages are spread over ``pieces`` units; a few times the number of slots keeps all workers busy. A unit
+    whose languages are encoded already has at most ``most`` subsets.
+
+    Returns:
+        The units with the units that they wait for, and ``givers`` with the new units.
+    """
+    by_subset = languages_of(task)
+    known, planned = dict(givers), dict[Unit, set[Unit]]()
+    groups: dict[frozenset[str], list[str]] = {}  # a pair and its reverse
+    for subset in sorted(subsets):
+        groups.setdefault(frozenset(by_subset[subset]), []).append(subset)
+
+    def add(chosen: Sequence[frozenset[str]], members: Sequence[str], before: Mapping[str, Unit]) -> Unit:
+        needed = frozenset[str]().union(*chosen)
+        gives = tuple(sorted(needed - before.keys()))
+        about = task.metadata
+        unit = Unit(model, about.name, tuple(members), tuple(task.eval_splits), str(about.revision), gives)
+        planned[unit] = {before[language] for language in needed & before.keys()}
+        return unit
+
+    rest = sorted(groups, key=sorted)
+    while fresh := list(_apart(rest, known.keys())):
+        count, before = min(pieces, len(fresh)), dict(known)
+        for chosen in (fresh[start::count] for start in range(count)):
+            unit = add(chosen, [subset for group in chosen for subset in groups[group]], before)
+            known |= dict.fromkeys(unit.gives, unit)
+        rest = sorted({*rest} - {*fresh}, key=sorted)
+    left = [subset for group in _blocks(rest, most) for subset in groups[group]]
+    for share in shares(left, min(most, max(LEAST, -(-len(left) // pieces)))):
+        add([frozenset(by_subset[subset]) for subset in share], share, known)
+    return planned, known
+
+
+def _apart(groups: Sequence[frozenset[str]], known: Set[str]) -> Iterator[frozenset[str]]:
+    """Groups with new languages, such that no two groups share a new language."""
+    taken: set[str] = set()
+    for group in groups:
+        if (new := group - known) and not new & taken:
+            taken |= new
+            yield group
+
+
+def _blocks(groups: Sequence[frozenset[str]], most: int) -> list[frozenset[str]]:
+    """Groups ordered by squares of the language matrix, so that ``most`` consecutive pairs have few languages."""
+    width = max(1, isqrt(most // 2))
+    place = {language: i // width for i, language in enumerate(sorted(frozenset[str]().union(*groups)))}
+    return sorted(groups, key=lambda group: (sorted(place[language] for language in group), sorted(group)))
+
+
+def shares(subsets: Sequence[str], most: int = MOST) -> list[tuple[str, ...]]:
+    """Subsets in shares of nearly equal, even size."""
+    if not subsets:
+        return []
+    pieces = -(-len(subsets) // most)
+    size = 2 * -(-len(subsets) // (2 * pieces))
+    return [tuple(subsets[start : start + size]) for start in range(0, len(subsets), size)]
+
 
 REST = 10
 """A growing result is written again after this many times the duration of the last write, to leave the driver time."""
@@ -108,8 +193,6 @@ class Schedule:
         return [subset for subset in able if subset in missing]
 
     def _result(self, encoder: XAlignEncoder, task: AbsTask) -> TaskResult | None:
-        from mteb.results import TaskResult
-
         path = self.cache.path_of(task.metadata.name, encoder.mteb_model_meta)
         return TaskResult.from_disk(path) if path.is_file() else None
 

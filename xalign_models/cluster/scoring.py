@@ -7,19 +7,17 @@ results. They are complete at any moment, so a run can be resumed: a killed driv
 A unit whose worker is lost is repeated elsewhere; on the same machine it finds the vectors that were encoded already.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from mteb.abstasks import AbsTask
 
 from xalign_models.cluster.cluster import Cluster, WorkerLostError, finished, result_of
-from xalign_models.cluster.grid import MOST, Unit
-from xalign_models.cluster.schedule import FittedModel, Schedule, Scored
+from xalign_models.cluster.schedule import MOST, FittedModel, Schedule, Scored, Unit
 from xalign_models.cluster.sharing import RecordingStore, SharedVectors
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
@@ -33,9 +31,6 @@ from xalign_models.plugins import Part, sources
 from xalign_models.results.items import Level, full_folder
 from xalign_models.specs import digest
 from xalign_models.store import open_store
-
-if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
 
 PIECES = 4
 """Units that languages are spread over, for each slot of the cluster: few, and yet no worker waits long."""

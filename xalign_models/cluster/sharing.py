@@ -1,16 +1,12 @@
 """Vectors in Ray's object store, for tasks on machines whose own store lacks them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 
 @dataclass(frozen=True)

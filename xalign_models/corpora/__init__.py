@@ -7,8 +7,6 @@ assets. Every corpus provides one of:
 - ``pair(language)``: (sentences, their English translations), row by row, each language with its own English side.
 """
 
-from __future__ import annotations
-
 from xalign_models.corpora.base import ENGLISH, Corpus, read_lines
 from xalign_models.corpora.embedded import GETTEXT_LANGUAGES, gettext
 from xalign_models.corpora.own_text import own

@@ -1,7 +1,5 @@
 """The class of corpora: text by language, with a fingerprint."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +16,8 @@ ENGLISH = "eng-Latn"
 
 MOST = 512 << 20
 """Maximum size of a file of text in bytes."""
+PARTS = ("fit", "test")
+"""Halves of the user's text, for fitting and for scoring."""
 LONGEST = 1_000_000
 """Maximum length of a line in characters: tokenizing one of 200 MB takes gigabytes of memory."""
 
@@ -47,6 +47,11 @@ def read_lines(path: Path) -> list[str]:
 def join_lines(files: tuple[Path, ...]) -> list[str]:
     """The lines of all files, one file after another."""
     return [line for file in files for line in read_lines(file)]
+
+
+def half(text: str, seed: int) -> str:
+    """The half, ``fit`` or ``test``, that a text belongs to under a random seed."""
+    return PARTS[hashlib.sha256(f"{seed} {text}".encode()).digest()[0] % 2]
 
 
 def refuse_part(name: str, part: str) -> None:

@@ -1,7 +1,5 @@
 """Checks of text that the user gives: what is likely a mistake is said once, in a line with counts."""
 
-from __future__ import annotations
-
 import html
 import logging
 import re

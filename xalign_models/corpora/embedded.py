@@ -1,7 +1,5 @@
 """The embedded corpora, which come from the package index."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import lru_cache

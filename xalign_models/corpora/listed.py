@@ -1,7 +1,5 @@
 """Texts given on the command line, as a file or a corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +7,8 @@ from xalign_models.corpora.base import read_lines
 from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.registry import load
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.identification import UNDETERMINED
 from xalign_models.languages import canonical
-
-UNDETERMINED = "und"
-"""Code of a file whose language is unknown."""
 
 
 def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | None = None) -> dict[str, list[str]]:

@@ -1,9 +1,8 @@
-"""The user's own parallel text."""
+"""The user's own text: parallel, or queries and documents."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 import re
 from dataclasses import replace
@@ -11,20 +10,19 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora.base import LONGEST, Corpus, from_columns, from_files, join_lines, read_lines
+from xalign_models.corpora.base import LONGEST, PARTS, Corpus, from_columns, from_files, half, join_lines, read_lines
 from xalign_models.corpora.checks import check_rows
+from xalign_models.corpora.collection import is_collection, read_collection, read_records
 from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import file_digest, parse_json, read_parquet
+from xalign_models.files import file_digest, read_parquet
 from xalign_models.languages import canonical
 from xalign_models.plugins import CORPORA
 
 LEAST = 2
 """Minimum number of rows: choosing among a single translation is trivial."""
 VARIABLE = "XALIGN_OWN"
-TASK = "OwnParallel"
+TASK, RETRIEVAL = "OwnParallel", "OwnRetrieval"
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
-PARTS = ("fit", "test")
-"""Halves of the user's text, for fitting and for scoring."""
 
 
 def split_part(text: str) -> tuple[str, Path]:
@@ -58,21 +56,24 @@ def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:
     return places
 
 
-def own_task(name: str) -> str:
+def own_task(name: str, path: Path) -> str:
     """The name of the task on one of the user's own texts."""
-    return TASK if name == "own" else f"{TASK}-{name}"
+    kind = RETRIEVAL if is_collection(path) else TASK
+    return kind if name == "own" else f"{kind}-{name}"
 
 
 def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corpus:
-    """The user's parallel corpus: a directory with a text file per language, or a table with a column per language.
+    """The user's corpus: a text file per language, a table with a column per language, or a retrieval collection.
 
     A directory contains either files such as ``deu.txt``, ``deu_Latn.txt`` or ``de.txt``, with one sentence per line
     and aligned lines, or one table. A table is a ``.tsv`` or ``.csv`` with a header, a ``.jsonl`` or a ``.parquet``.
-    Its columns are named by language codes.
+    Its columns are named by language codes. A collection has queries, documents and judgements in BEIR's layout; its
+    text is not parallel.
 
     Args:
         path: The directory or table.
-        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and equal rows are in the same half.
+        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and equal rows are in the same half. A
+            collection's halves are of its queries.
         seed: Random seed of the split.
         name: Name of the corpus.
 
@@ -80,20 +81,18 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
         DataError: There is no text or text in several forms, or the names of files or columns are not distinct
             languages.
     """
+    if is_collection(path):
+        return read_collection(path, part, seed).corpus(name)
     corpus = replace(_whole(path, name), least=LEAST)
     if not part:
         return corpus
     columns = corpus.parallel(corpus.languages)
-    chosen = [_half(text, seed) == part for text in columns[corpus.languages[0]]]
-    half = {language: list(compress(rows, chosen)) for language, rows in columns.items()}
+    chosen = [half(text, seed) == part for text in columns[corpus.languages[0]]]
+    rows = {language: list(compress(side, chosen)) for language, side in columns.items()}
     if not any(chosen):
         raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
     identity = f"{corpus.fingerprint()} {part} {seed}"
-    return replace(corpus, rows=half.__getitem__, identity=lambda _: identity)
-
-
-def _half(text: str, seed: int) -> str:
-    return PARTS[hashlib.sha256(f"{seed} {text}".encode()).digest()[0] % 2]
+    return replace(corpus, rows=rows.__getitem__, identity=lambda _: identity)
 
 
 def _whole(path: Path, name: str) -> Corpus:
@@ -113,7 +112,7 @@ def _whole(path: Path, name: str) -> Corpus:
             raise DataError(f"{path}: two of {names} are the same language; keep one of each.")
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
-        return from_files(name, "parallel", (own_task(name),), files, _lines)
+        return from_files(name, "parallel", (own_task(name, path),), files, _lines)
     if not path.is_file():
         raise DataError(f"{path} does not exist; give a directory of <language>.txt or a table ({'/'.join(TABLES)}).")
     columns = _table(path)
@@ -122,7 +121,7 @@ def _whole(path: Path, name: str) -> Corpus:
         raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
-    return from_columns(name, (own_task(name),), by_code, file_digest(path))
+    return from_columns(name, (own_task(name, path),), by_code, file_digest(path))
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:
@@ -146,7 +145,7 @@ def _table(path: Path) -> dict[str, list[str]]:
         except FileError as error:
             raise DataError(str(error)) from None
     elif path.suffix == ".jsonl":
-        records = [_record(line, f"{path}, line {i}") for i, line in enumerate(read_lines(path), 1) if line.strip()]
+        records = [record for _, record in read_records(path)]
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix in {".tsv", ".csv"}:
         lines = read_lines(path)
@@ -177,11 +176,3 @@ def _csv(lines: list[str], path: Path) -> list[list[str]]:
         return list(csv.reader((f"{line}\n" for line in lines), strict=True))
     except csv.Error as error:
         raise DataError(f"{path} is not a readable CSV file ({error}).") from None
-
-
-def _record(line: str, source: str) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = parse_json(line.encode(), source)
-    except (FileError, UnicodeError) as error:
-        raise DataError(str(error)) from None
-    return record

@@ -1,7 +1,5 @@
 """Corpora in their publishers' layouts, or as mteb publishes them on the hub."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

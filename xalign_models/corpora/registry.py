@@ -1,14 +1,12 @@
 """Corpora by name."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 from xalign_models.claims import named
-from xalign_models.corpora.base import Corpus, from_files, refuse_part
+from xalign_models.corpora.base import PARTS, Corpus, from_files, refuse_part
 from xalign_models.corpora.embedded import gettext, kolibri
-from xalign_models.corpora.own_text import PARTS, own, own_paths, own_task, split_part
+from xalign_models.corpora.own_text import own, own_paths, split_part
 from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
@@ -68,12 +66,14 @@ def _published(name: str, publisher: Publisher, part: str, *, path: Path | None,
 def trained_tasks(name: str) -> tuple[str, ...]:
     """Mteb's names of the data sets and tasks that contain a corpus's text; no file is opened.
 
+    Own text names none, as the tasks on it compare its rows with those that an alignment was fitted on.
+
     Raises:
         DataError: Unknown name.
     """
     kind, _, part = name.partition(":")
     if kind != "own" and kind in own_paths():
-        return (own_task(kind),)
+        return ()
     trains: tuple[str, ...] = CORPORA.facts(kind)["trains"]
     return () if (kind, part) == ("gettext", "fit") else trains
 
@@ -92,7 +92,7 @@ register.corpus(
 )(kolibri)
 
 
-@register.corpus("own", trains=("OwnParallel",), description="your own text: own:DIR, or --data own=DIR")
+@register.corpus("own", description="your own text: own:DIR, or --data own=DIR")
 def _own(part: str, *, path: Path | None, local: bool) -> Corpus:
     if not part and path is None:
         raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR, or own:DIR for text to fit on.")

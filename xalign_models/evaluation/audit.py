@@ -1,7 +1,5 @@
 """Contamination: how much of a task's text is in the text that a model was fitted on, language by language."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping

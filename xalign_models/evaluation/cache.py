@@ -1,7 +1,5 @@
 """mteb's result cache with atomic writes; unreadable results are set aside."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json
@@ -16,8 +14,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mteb.abstasks import AbsTask
 from mteb.cache import ResultCache
 from mteb.models.model_meta import ModelMeta
 from mteb.results import TaskResult
@@ -29,9 +28,6 @@ from xalign_models.files import read_json, read_log, set_aside
 from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 from xalign_models.results.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.results.layout import META, SETTINGS
-
-if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mteb
 import numpy as np
+from mteb.abstasks import AbsTask
+from mteb.models.model_meta import ModelMeta
 
 from xalign_models import alignments
 from xalign_models.backbones.endpoints.endpoint import Endpoint
-from xalign_models.backbones.endpoints.settings import Settings
-from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
+from xalign_models.backbones.pointer import pointed
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted
@@ -26,6 +29,7 @@ from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
@@ -33,10 +37,6 @@ from xalign_models.results.reading import read_result
 from xalign_models.specs import ModelSpec, Vectors
 
 if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
-    from mteb.models.model_meta import ModelMeta
-
-    from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
@@ -116,8 +116,6 @@ def announce(
 
 def _endpoint(located: Located) -> Endpoint | None:
     """A model's endpoint; None if it has none."""
-    from xalign_models.backbones.pointer import pointed
-
     if located.saved and located.card is not None:
         spec = pointed(located.card.files)
     else:
@@ -149,8 +147,6 @@ def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str])
 
 def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: ModelMeta) -> bool:
     """Let a task encode the subsets without scores; False if it cannot run on noise."""
-    import mteb
-
     subsets, by_subset = list(task.hf_subsets), languages_of(task)
     scored = _scored(cache.path_of(task.metadata.name, meta), task)
     task.hf_subsets = [subset for subset in subsets if subset not in scored and not encoder.unfitted(by_subset[subset])]

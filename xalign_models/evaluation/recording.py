@@ -1,13 +1,14 @@
 """Records the texts that a task encodes, with their languages where the task provides them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import datasets
+import mteb
 import numpy as np
 import numpy.typing as npt
+from mteb.models.model_meta import ModelMeta, ScoringFunction
 
 from xalign_models.languages import LanguageText, canonical
 from xalign_models.models.encoder import XAlignEncoder
@@ -19,8 +20,6 @@ class Recorder(XAlignEncoder):
     """A stand-in for a model that records the texts to encode."""
 
     def __init__(self) -> None:
-        from mteb.models.model_meta import ModelMeta, ScoringFunction
-
         fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
         nothing: Any = None
         super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields), needs_language=True)
@@ -66,9 +65,6 @@ def task_sides(name: str, languages: Collection[str] | None = None) -> dict[str,
 
 
 def _seen(name: str, languages: Collection[str] | None) -> dict[tuple[LanguageText, str], None]:
-    import datasets
-    import mteb
-
     from xalign_models.evaluation.run import QUIET, make_task
 
     recorder, shown = Recorder(), datasets.is_progress_bar_enabled()

@@ -17,18 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.alignments.registry import find_method
+from xalign_models.backbones.loading import prompt_in
+from xalign_models.backbones.raw import key
 from xalign_models.errors import FileError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import languages_of, make_task, run_one
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.recipe import Recipe
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
-    from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
 SAMPLE = 32
@@ -105,9 +107,9 @@ class Sampled:
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[Any] | None]:
         """Like the store's method; None for withheld vectors."""
         vectors: list[npt.NDArray[Any] | None] = list(self.store.get(namespace, keys))
-        for place, (key, vector) in enumerate(zip(keys, vectors, strict=True)):
-            if vector is not None and key[0] % SAMPLE == 0:  # a hash: a random but reproducible share
-                self._withheld[namespace, key], vectors[place] = vector, None
+        for place, (digest, vector) in enumerate(zip(keys, vectors, strict=True)):
+            if vector is not None and digest[0] % SAMPLE == 0:  # a hash: a random but reproducible share
+                self._withheld[namespace, digest], vectors[place] = vector, None
         self.stored += sum(vector is not None for vector in vectors)
         return vectors
 
@@ -192,9 +194,6 @@ def _encoder(meta: ModelMeta, device: str | None, store: Any) -> XAlignEncoder:
 
 def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: EmbeddingStore | None) -> str:
     """Description of the texts to encode in addition to the task's own."""
-    from xalign_models.backbones.loading import prompt_in
-    from xalign_models.backbones.raw import key
-
     if spec is None or spec.alignment is None:
         return "Only the task's text is encoded; the model has no alignment to fit."
     recipe = Recipe(spec)

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mteb
+from mteb.abstasks import AbsTask
+from mteb.results import TaskResult
+
 from xalign_models import assets
 from xalign_models.alignments.pivot import few_pairs_said_once
 from xalign_models.device import pick_device
@@ -16,16 +20,13 @@ from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
 from xalign_models.models.names import name_of
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
 
 if TYPE_CHECKING:
-    from mteb.abstasks import AbsTask
-    from mteb.results import TaskResult
-
-    from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
@@ -141,8 +142,6 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
 
 def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: Level) -> Outcome:
     """Score one model on the task's chosen subsets that are still missing; errors are outcomes."""
-    import mteb
-
     meta, name = encoder.mteb_model_meta, task.metadata.name
     everything = list(task.hf_subsets)
     by_subset = languages_of(task)

@@ -1,7 +1,5 @@
 """Checks vectors, installed assets, saved models, fits and results for damage, and finds leftovers of kills."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Critics: language models that judge translations, with a journal of their scores."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -17,6 +15,7 @@ from torch import Tensor
 from xalign_models.errors import ModelError
 from xalign_models.generation.journal import Journal, batched, default_folder
 from xalign_models.generation.language_model import LanguageModel
+from xalign_models.generation.served import ServedModel, open_writer, raise_first, short_name
 from xalign_models.languages import display_name
 from xalign_models.specs import Dtype, digest
 
@@ -77,7 +76,7 @@ class Critic:
 
     Args:
         spec: ``generate:MODEL`` or ``expected_score:MODEL``; MODEL is an asset, directory or hub id of a causal
-            language model.
+            language model, or ``openai:MODEL@http://host:8000/v1`` for ``generate``.
         device: cpu, cuda or mps; by default the best available.
         dtype: Type of weights and activations; None is the device's default.
 
@@ -90,29 +89,38 @@ class Critic:
 
     def __init__(self, spec: str, device: str | None = None, dtype: Dtype | None = None) -> None:
         self.how, model = parse_critic(spec)
-        self.label = f"{self.how}-{model.rstrip('/').rsplit('/', 1)[-1]}"
-        self.model = LanguageModel(model, device=device, dtype=dtype)
+        self.label = f"{self.how}-{short_name(model)}"
+        self.model = open_writer(model, device, dtype)
+        if self.how is How.EXPECTED_SCORE and isinstance(self.model, ServedModel):
+            raise ModelError(
+                f"critic {spec}: a server does not give the digits' probabilities; write generate:{model}."
+            )
 
     @cached_property
     def identity(self) -> str:
         """Hex digits that identify everything that determines the scores: weights and prompt."""
-        return digest("critic", self.how, self.model.resolved.fingerprint, REQUEST, ANSWER)[:16]
+        return digest("critic", self.how, self.model.fingerprint, REQUEST, ANSWER)[:16]
 
     def prompt(self, item: Judged) -> str:
         """The prompt, up to the start of the JSON."""
         name = "unknown language" if item.language is None else display_name(item.language)
         request = REQUEST.format(language=name, text=item.text, translation=item.translation)
-        return self.model.chat(request) if self.model.tokenizer.chat_template else request + ANSWER
+        return self.model.chat(request) if self.model.chats else request + ANSWER
 
-    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | ModelError | None]:
         """Semantic, emotional and pragmatic score of each translation.
 
-        None where the written answer is unreadable, or where the probabilities of the digits are not finite.
+        None where the written answer is unreadable, or where the probabilities of the digits are not finite; an error
+        where a served model did not answer.
         """
         prompts = [self.prompt(item) for item in items]
         if self.how is How.GENERATE:
             written = self.model.write(prompts, max_new_tokens=MOST_TOKENS, stop=("}",))
-            return [parse_scores(answer.text + ("}" if answer.finished else "")) for answer in written]
+            return [
+                answer if isinstance(answer, ModelError) else parse_scores(answer.text + "}" * answer.finished)
+                for answer in written
+            ]
+        assert isinstance(self.model, LanguageModel)
         probabilities = self.model.next_after(prompts, [f' {{"{key}": ' for key in KEYS], DIGITS)
         scores = torch.stack([row @ torch.arange(1.0, 10.0) for row in probabilities], dim=1)
         return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]
@@ -142,12 +150,15 @@ class Scores:
         missing = [item for item in dict.fromkeys(items) if tuple(item) not in journal]
         missing.sort(key=lambda item: -len(item.text) - len(item.translation))
         for batch in batched(missing, self.batch_size):
+            judged = self.critic.judge(batch)
             journal.append(
                 [
                     {**dict(zip(FIELDS, item, strict=True)), "scores": scores and dict(zip(KEYS, scores, strict=True))}
-                    for item, scores in zip(batch, self.critic.judge(batch), strict=True)
+                    for item, scores in zip(batch, judged, strict=True)
+                    if not isinstance(scores, ModelError)
                 ]
             )
+            raise_first(judged)  # once the readable answers are kept
         records = [(journal.get(*item) or {}).get("scores") for item in items]
         rows = [[float(scores[key]) for key in KEYS] if scores else [0.0] * len(KEYS) for scores in records]
         readable = torch.tensor([scores is not None for scores in records]).bool()

@@ -1,7 +1,5 @@
 """An append-only file of JSON lines, so that long or paid work is never done twice."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

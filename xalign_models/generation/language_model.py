@@ -1,7 +1,5 @@
 """Text generation with a language model, greedy or sampled, up to a stop string; and next-token probabilities."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,8 +14,6 @@ from xalign_models.specs import Dtype
 
 CHECK_INTERVAL, CHECKED_TOKENS = 8, 24
 """Interval in tokens between searches for stop strings and loops, and number of last tokens to search."""
-SHORTEST_PREFIX = 16
-"""Minimum length, in tokens, of a common prefix of prompts to read it only once."""
 LONGEST_LOOP, REPETITIONS = 8, 6
 """Longest repeated sequence in tokens, and the number of repetitions that counts as a loop."""
 
@@ -117,29 +113,24 @@ class LanguageModel:
         batch.pop("token_type_ids", None)
         return batch.to(self.device)
 
-    @torch.inference_mode()
-    def _read_prefix(self, prompts: Sequence[str], more: int) -> dict[str, Any]:
-        """A padded batch whose common prefix, such as examples or a task, has been read once for all prompts.
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the checkpoint's content."""
+        return self.resolved.fingerprint
 
-        The padding is between the prefix and the rest. A sliding window would count the padding, so nothing is read in
-        advance if the prompts with ``more`` further tokens exceed the window.
-        """
-        batch = self.tokenize(prompts)
-        rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
-        common = _common_prefix([row.tolist() for row in rows])
-        window = getattr(self.model.config.get_text_config(), "sliding_window", None)
-        if len(rows) < 2 or common < SHORTEST_PREFIX or (window and batch["input_ids"].shape[1] + more > window):
-            return dict(batch)
-        first = self.model(rows[0][None, :common], use_cache=True, logits_to_keep=1)
-        first.past_key_values.batch_repeat_interleave(len(rows))
-        longest = max(map(len, rows)) - common
-        ids = rows[0].new_full((len(rows), common + longest), self.tokenizer.pad_token_id)
-        mask = torch.zeros_like(ids)
-        for place, row in enumerate(rows):
-            ids[place, :common], mask[place, :common] = row[:common], 1
-            tail = len(row) - common
-            ids[place, common + longest - tail :], mask[place, common + longest - tail :] = row[common:], 1
-        return {"input_ids": ids, "attention_mask": mask, "past_key_values": first.past_key_values}
+    @property
+    def chats(self) -> bool:
+        """Whether the checkpoint has a chat template."""
+        return bool(self.tokenizer.chat_template)
+
+    def length(self, text: str) -> int:
+        """Number of tokens of a text."""
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def release(self) -> None:
+        """Free the memory of the weights, which are loaded again when they are needed."""
+        if self.__dict__.pop("model", None) is not None and self.device.startswith("cuda"):
+            torch.cuda.empty_cache()
 
     def write(
         self,
@@ -163,11 +154,8 @@ class LanguageModel:
         """
         from transformers import StoppingCriteriaList
 
-        if self.encoder_decoder:
-            batch, start = self.tokenize(prompts, self._longest()), 0
-        else:
-            batch = self._read_prefix(prompts, max_new_tokens)
-            start = batch["input_ids"].shape[1]
+        batch = self.tokenize(prompts, self._longest() if self.encoder_decoder else None)
+        start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
 
         looping = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
@@ -227,11 +215,9 @@ class LanguageModel:
     @torch.inference_mode()
     def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
         """As :meth:`next_of`, (n, c), after each of several endings of the prompts; the prompts are read only once."""
-        batch = self._read_prefix(prompts, max(map(len, map(self.tokenizer.tokenize, endings))))
-        cached = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
+        batch = self.tokenize(prompts)
         mask = batch["attention_mask"]
-        batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, cached:]
-        batch["input_ids"] = batch["input_ids"][:, cached:]
+        batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
         read = self.model(**batch, use_cache=True, logits_to_keep=1)
         probabilities = []
         for ending in endings:
@@ -269,9 +255,3 @@ def repeats(ids: torch.Tensor) -> torch.Tensor:
             tail = ids[:, -length:]
             looping |= (tail[:, size:] == tail[:, :-size]).all(dim=1)
     return looping
-
-
-def _common_prefix(rows: list[list[int]]) -> int:
-    """Length of the token prefix shared by all rows, capped at the shortest length minus one."""
-    least = min(map(len, rows)) - 1
-    return next((i for i in range(least) if len({row[i] for row in rows}) > 1), least)

@@ -1,7 +1,5 @@
 """Private names of torch that this room uses."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ oneDNN uses a processor's widest vectors. The BLAS of numpy and torch does not o
 twice the time for the same results up to rounding.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Leading directions and well-posed least-squares solutions are computed from a Gr
 problem of size min(n, d)); orthogonal factorisation of the data is used if squaring the condition number would matter.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

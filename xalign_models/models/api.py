@@ -9,21 +9,27 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import torch
+from sentence_transformers import SentenceTransformer
+
 from xalign_models import alignments, corpora
+from xalign_models import recommend as recommendation
+from xalign_models.alignments.module import Aligned
+from xalign_models.backbones.router import all_modules
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
-from xalign_models.models.building import build, encoder_of, load_encoder
-from xalign_models.models.names import find_spec, is_label, slug
+from xalign_models.models.building import build, encoder_of, load_encoder, raw_encoder
+from xalign_models.models.labelled import is_task, labelled
+from xalign_models.models.metadata import meta_of
+from xalign_models.models.names import Located, find_spec, is_label, slug
 from xalign_models.models.recipe import Recipe
+from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.recommend import CardRow, Recommendation
 
 logger = logging.getLogger(__name__)
 
@@ -149,23 +155,22 @@ def recommend(
         seed: Seed of the folds.
         judge: Names of other corpora with translations, on which the candidates are compared in their common
             languages, by default folds of the text itself; and of labelled tasks, which replace the proxies of their
-            kind.
+            kind. Text without translations may have one labelled task, which then judges all methods without pairs.
         use: Kind of use whose losses exclude an alignment, beside those of retrieval and similarity.
         prompts: Names of the backbone's prompts to fit; by default those of queries and documents.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
-    from xalign_models import recommend as recommendation
-    from xalign_models.models.building import raw_encoder
-    from xalign_models.models.labelled import is_task, labelled
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
     names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
     paired = all(corpora.load(name).kind != "monolingual" for name in names)
-    if judge and not paired:
-        raise DataError("--judge needs a --corpus with translations; centring alone is judged on the text itself.")
+    tasks = [name for name in others if is_task(name)]
+    others = [name for name in others if name not in tasks]
+    if not paired and (others or len(tasks) > 1):
+        raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
 
     def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
         method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
@@ -174,12 +179,28 @@ def recommend(
 
     spec = spec_of(corpus, languages)
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
-    if not paired:
+    if not paired and not tasks:
         return recommendation.recommend_centring(recipe.fit_vectors(), seed)
+
+    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
+        if not candidate.method:
+            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
+        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=spoken,
+                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
+        return load_encoder(fitted, device=device, store=open_store())
+
+    if not paired:
+        assert spec.alignment is not None
+        spoken = list(fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment)))
+        alone = [
+            candidate
+            for candidate in recommendation.candidates(len(spoken))
+            if not alignments.find_method(candidate.method).parallel
+        ]
+        return recommendation.recommend_labelled(labelled(tasks[0], spoken, encoder), alone)
     roles = recipe.role_prompts(prompts)
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
-    tasks = [name for name in others if is_task(name)]
-    others = [name for name in others if name not in tasks]
+    spoken = [pivot, *data[0]]
     judged: list[Any] = []
     if others:
         common = {code for name in others for code in corpora.load(name).languages} & data[0].keys()
@@ -190,13 +211,6 @@ def recommend(
         other = Recipe(spec_of(others, sorted(common)), recipe.raw, recipe.backbone)
         judged = [other.fit_vectors(prompt=prompt) for prompt in roles]
 
-    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
-        if not candidate.method:
-            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
-        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=[pivot, *data[0]],
-                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
-        return load_encoder(fitted, device=device, store=open_store())
-
     return recommendation.recommend(
         data[0],
         pivot,
@@ -205,7 +219,7 @@ def recommend(
         documents=data[1] if len(roles) > 1 else None,
         judge_documents=judged[1] if len(judged) > 1 else None,
         use=use,
-        labelled=[labelled(name, {pivot, *data[0]}, encoder) for name in tasks],
+        labelled=[labelled(name, spoken, encoder) for name in tasks],
     )
 
 
@@ -260,8 +274,6 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
         AlignmentError: ``unknown`` is not one of the treatments, or is ``unaligned`` and the maps move every language.
         LanguageError: ``default_lang`` is neither a language nor ``auto``.
     """
-    from xalign_models.alignments.module import Aligned
-
     if unknown not in get_args(Unknown):
         raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
     code = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
@@ -297,9 +309,6 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
         return load_encoder(model, device=device)
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-    from xalign_models.models.metadata import meta_of
-    from xalign_models.models.names import Located
-
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:
@@ -312,10 +321,6 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
 
 def _identity(model: SentenceTransformer) -> str:
     """40 hex digits of a model's modules, settings, weights, tokenizer and prompts, which determine its vectors."""
-    import torch
-
-    from xalign_models.backbones.router import all_modules
-
     content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length).encode())
     for module in all_modules(model):
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}

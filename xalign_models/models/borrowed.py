@@ -1,7 +1,5 @@
 """Private names of mteb: its registries have no public way to add a task or a benchmark."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager

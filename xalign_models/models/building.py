@@ -6,18 +6,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
+from torch import nn
+
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
+from xalign_models.backbones.pointer import Pointer
+from xalign_models.backbones.processes import Processes, moved
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.router import sides_of
 from xalign_models.device import each, pick_device
+from xalign_models.errors import ModelError
+from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
+from xalign_models.models.provenance import check_prompts, split
 from xalign_models.models.recipe import Recipe
+from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+from xalign_models.portable.loading import load_map
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
-
-    from xalign_models.backbones.raw import RawEncoder
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
@@ -29,12 +38,13 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     are loaded only if they are sentence-transformers' or xalign's: code in a directory is not run.
 
     Args:
-        model: A registered name, a directory, or a hub id.
+        model: A registered name, a directory, or a hub id; or a map that comes with xalign, such as
+            ``map:multilingual-e5-small->all-MiniLM-L6-v2``; see :mod:`~xalign_models.models.ready`.
         device: cpu, cuda or mps; by default the best available.
         **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
 
     Raises:
-        ModelError: The model is unknown, or a directory with custom modules.
+        ModelError: The model is unknown, or a directory with custom modules; or a ready map got overrides.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -44,9 +54,14 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
-    from xalign_models.models.provenance import check_prompts
-    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+    if model.startswith("map:"):
+        from xalign_models.models.ready import Bridge
 
+        if overrides:
+            raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
+        maps = load_map(model)
+        queries, index = (load(maps.settings[side], device=device) for side in ("queries", "index"))
+        return AlignedSentenceTransformer.adopt(Bridge.of(queries, index, maps), None)
     located = locate(model, **overrides)
     if located.saved and located.card is not None:
         saved = loading.open_directory(located.card.files, pick_device(device))
@@ -90,11 +105,6 @@ def assemble(
     Raises:
         XAlignError: Weights are missing.
     """
-    from sentence_transformers import SentenceTransformer
-
-    from xalign_models.backbones.pointer import Pointer
-    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
-
     backbone = backbone or open_backbone(spec.backbone)
     modules: list[Any] = list(backbone.modules(device))  # new ones: the caller may change them
     if not backbone.source.has_weights:
@@ -125,8 +135,6 @@ def load_encoder(
         XAlignError: Weights or fit text are missing.
     """
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.models.metadata import meta_of
-    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
@@ -165,14 +173,7 @@ def encoder_of(
     Raises:
         ModelError: The model refers to a backbone that has changed meanwhile.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.backbones.pointer import Pointer
-    from xalign_models.backbones.processes import moved
-    from xalign_models.backbones.raw import RawEncoder
-    from xalign_models.backbones.router import sides_of
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.models.provenance import split
 
     modules, start, aligned = split(model)
     tail = [module.to("cpu") for module in modules[start:]]
@@ -199,8 +200,6 @@ def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStor
     Raises:
         ModelError: The device does not support the precision or compiled layers.
     """
-    from xalign_models.backbones.raw import RawEncoder
-
     backbone, devices = open_backbone(spec), each(device)
     spec = backbone.spec
     for name in devices:
@@ -218,6 +217,4 @@ def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStor
 
 
 def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> list[nn.Module]:
-    from xalign_models.backbones.processes import Processes
-
     return [Processes(load, devices)]

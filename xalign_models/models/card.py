@@ -1,7 +1,5 @@
 """Reads the card of a model directory, and checks its claims against the files."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The registered models as data: backbones times alignments."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xalign_models import plugins
@@ -196,5 +194,6 @@ def get_spec(name: str) -> ModelSpec:
     full = name if name.startswith("xalign/") else f"xalign/{name}"
     if spec := find_registered(full):
         return spec
-    near = plugins.did_you_mean(full, specs(), cutoff=0.4)
+    known = specs() if "__" in name else plugins.BACKBONES
+    near = plugins.did_you_mean(full if "__" in name else name, known, cutoff=0.4)
     raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_meta import ModelMeta
+from mteb.types import PromptType
 
 from xalign_models.backbones.loading import prompt_languages
+from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.templates import with_side
 from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical, is_canonical
 
 if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.models.model_meta import ModelMeta
-    from mteb.types import PromptType
     from torch import nn
     from torch.utils.data import DataLoader
-
-    from xalign_models.backbones.raw import RawEncoder
 
 
 class XAlignEncoder(AbsEncoder):

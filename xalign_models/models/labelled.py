@@ -1,7 +1,5 @@
 """Labelled tasks as judges of alignments, in the place of proxies."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -35,13 +33,15 @@ def is_task(name: str) -> bool:
 def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
     """A task's subsets in some languages, scored item by item with the encoder of each candidate.
 
-    A subset is across languages if its texts, or the texts that it needs, are of more than one.
+    A subset is across languages if its texts are of more than one; one that lists a single language, if those that it
+    needs are.
 
     Raises:
         DataError: The task is unknown, of another type, or keeps no outcomes of single items.
         LanguageError: No subset is across the languages.
     """
     task: Any = get_task(Part(name))
+    getattr(task, "identify", lambda: None)()  # own text has subsets once it is open
     if task.metadata.type not in USES:
         raise DataError(f"--judge {name}: tasks of type {task.metadata.type} do not judge; use {', '.join(USES)}.")
     spoken = {
@@ -49,7 +49,11 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
         for subset, codes in task.metadata.hf_subsets_to_langscripts.items()
     }
     subsets = [subset for subset in task.hf_subsets if spoken[subset] <= {*languages}]
-    if not any(len(spoken[subset]) > 1 for subset in subsets):
+    listed = {subset: [*codes] for subset, codes in task.metadata.eval_langs.items()} if subsets else {}
+    within = {
+        subset for subset in subsets if len({*(listed[subset] if len(listed[subset]) > 1 else spoken[subset])}) == 1
+    }
+    if not set(subsets) - within:
         needed = ", ".join(sorted(set.union(*spoken.values())))
         raise LanguageError(f"--judge {name} has no part across {', '.join(sorted(languages))}; it needs {needed}.")
 
@@ -67,7 +71,7 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
             outcomes = outcomes_of(items[subset], row["main_score"]) if subset in items else None
             if outcomes is None:
                 raise DataError(f"--judge {name}: it keeps no outcomes of single items, so no test is possible.")
-            parts[len(spoken[subset]) == 1][subset] = np.arange(len(outcomes), dtype=np.uint32), outcomes.astype(float)
+            parts[subset in within][subset] = np.arange(len(outcomes), dtype=np.uint32), outcomes.astype(float)
         return parts
 
     return Labelled(USES[task.metadata.type], name, score)

@@ -1,7 +1,5 @@
 """Applies the maps of a model without its backbone, to align existing vectors."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card, read_card
-from xalign_models.models.names import Located, locate
+from xalign_models.models.names import Located, find_spec, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import ModelSpec
 
@@ -67,6 +67,14 @@ def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
     return datasets
 
 
+def published_datasets(*names: str | None) -> set[str]:
+    """Data sets that backbones were trained on when they were published, as far as mteb knows the backbones."""
+    import mteb
+
+    known = [find_spec(name).backbone.mteb_name for name in names if name]
+    return {task for name in known if name for task in mteb.get_model_meta(name).training_datasets or ()}
+
+
 def describe(
     name: str, fixed: str | None, trained: set[str] | None, spec: ModelSpec | None, arguments: dict[str, Any]
 ) -> ModelMeta:
@@ -85,6 +93,8 @@ def describe(
     inherited = {key: backbone_facts.get(key) for key in _INHERITED}
     inherited |= {"framework": ["Sentence Transformers", "PyTorch"], "similarity_fn_name": ScoringFunction.COSINE}
     of_backbone = backbone_facts.get("training_datasets")
+    if spec is not None and spec.backbone.tuned and like is None and trained:
+        of_backbone = set()  # trained here from several checkpoints, whose data sets are among those of the training
     if spec is not None:
         backbone, alignment = open_backbone(spec.backbone), spec.alignment
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]

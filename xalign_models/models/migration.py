@@ -5,15 +5,16 @@ in Drift-Adapter (arXiv 2509.23471). To fit the map, both models encode the same
 that no translations are needed. Dimensions may differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import corpora
 from xalign_models.alignments.lowrank import LowRank, low_rank
+from xalign_models.alignments.networks import residual
 from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
@@ -26,10 +27,6 @@ from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 
 Layers = tuple[tuple[Float64, Float64], ...]
 """Dense layers W (d, m) and b (m,), with a ReLU between two of them."""
@@ -60,8 +57,6 @@ def residual_network(x: AnyFloats, y: AnyFloats) -> Layers:
     The first has the units of the network and those of z and -z, which the second subtracts: z = relu(z) - relu(-z).
     Drift-Adapter's network starts from x itself, which has a meaning only if both models have one space.
     """
-    from xalign_models.alignments.networks import residual
-
     settings = Residual().get_params()
     del settings["pivot"]
     weight, shift = similarity(x, y)
@@ -156,9 +151,6 @@ def fit(
         AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
-    import torch
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
     check(method)
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:

@@ -1,7 +1,5 @@
 """Finds the spec of a model that the user names, without opening weights, text or network."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Collection

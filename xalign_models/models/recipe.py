@@ -1,29 +1,28 @@
 """A model's spec with its backbone, its fit and its modules, each opened or computed once, when first needed."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+from torch import nn
+
+from xalign_models.alignments import Alignment
 from xalign_models.alignments.groups import of_prompt, unmoved
+from xalign_models.alignments.module import module_of
 from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
-from xalign_models.backbones.loading import open_backbone
+from xalign_models.backbones.loading import Backbone, open_backbone
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.reduced import Reduced, ranges_of
 from xalign_models.errors import AlignmentError, ModelError
 from xalign_models.models import fitting
+from xalign_models.models.fitting import FittedOnDemand
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    from torch import nn
-
-    from xalign_models.alignments import Alignment
-    from xalign_models.backbones.loading import Backbone
-    from xalign_models.backbones.raw import RawEncoder
-    from xalign_models.backbones.reduced import Reduced
 
 CALIBRATION = AlignmentSpec("int8", "centered", corpora=("gettext:fit",), limit=100)
 """Text for the ranges of int8 vectors without an alignment: 100 rows of each language, from the package index."""
@@ -112,8 +111,6 @@ class Recipe:
         spec = self.spec.backbone
         if spec.whole == spec:
             return ()
-        from xalign_models.backbones.reduced import Reduced, ranges_of
-
         ranges = None
         if spec.vectors is Vectors.INT8:
             whole = Recipe(ModelSpec(spec.whole), self.raw)
@@ -160,8 +157,6 @@ class Recipe:
         self, texts: Sequence[str], language: str, *, prompt: str | None = None, progress: str | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d) of texts of one language, under a prompt or the default one, as alignments are fitted on."""
-        import torch
-
         vectors = self.raw.encode(texts, loading.prompt_in(self.backbone.prompts, language, prompt), progress)
         for module in self.reduced:
             vectors = module.reduce(torch.from_numpy(vectors)).numpy()
@@ -233,11 +228,6 @@ class Recipe:
             for_encoder: Whether an mteb encoder applies them: languages may be fitted when they are first used, and
                 unaligned vectors of a source that does not normalise stay as they are.
         """
-        from sentence_transformers.sentence_transformer.modules import Normalize
-
-        from xalign_models.alignments.module import module_of
-        from xalign_models.models.on_demand import FittedOnDemand
-
         modules: list[nn.Module] = [*self.reduced]
         if for_encoder and self.alignment:
             spec = dataclasses.replace(self.alignment, languages=self.languages or self.alignment.languages)

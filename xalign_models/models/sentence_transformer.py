@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
 from sentence_transformers import SentenceTransformer
 
+from xalign_models.errors import LanguageError
 from xalign_models.models.provenance import write_card
 from xalign_models.specs import ModelSpec
 
@@ -29,6 +30,22 @@ class AlignedSentenceTransformer(SentenceTransformer):
         model.__class__ = cls
         model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
         return cast(Self, model)
+
+    def encode(self, inputs: Any, *args: Any, lang: str | Sequence[str | None] | None = None, **kwargs: Any) -> Any:
+        """Encode as sentence-transformers does; ``lang`` is the language of all texts, or a list of one per text.
+
+        Raises:
+            LanguageError: The list has another length than the texts, or a language is missing or was not fitted.
+        """
+        if lang is None or isinstance(lang, str):
+            return super().encode(inputs, *args, **({"lang": lang} if lang else {}), **kwargs)
+        if isinstance(inputs, str) or len(inputs) != len(lang):
+            raise LanguageError(f"{len(lang)} languages; lang= takes one code, or one for each text of a list.")
+        rows = [
+            {"text": text, **({"lang": code} if code else {})} if isinstance(text, str) else text
+            for text, code in zip(inputs, lang, strict=True)
+        ]
+        return super().encode(rows, *args, **kwargs)
 
     def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
         """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``."""

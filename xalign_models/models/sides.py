@@ -4,8 +4,6 @@ A task keeps its text, metric, name and revision. For models of xalign, the subs
 the texts to encode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

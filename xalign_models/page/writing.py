@@ -65,7 +65,7 @@ def render(data: Mapping[str, Any]) -> str:
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
-        "style": source.joinpath("page.css").read_text(encoding="utf-8"),
+        "style": sheet(),
         "data": text.encode("utf-8", "backslashreplace").decode(),
         "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
         "packed": "".join(
@@ -76,6 +76,11 @@ def render(data: Mapping[str, Any]) -> str:
     }
     template = source.joinpath("page.html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+
+
+def sheet() -> str:
+    """The style sheet of pages."""
+    return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
 
 def _digest(script: str) -> str:

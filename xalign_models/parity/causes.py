@@ -5,8 +5,6 @@ other's vectors is reported if it explains most of the difference. Two causes ar
 leaves the vectors of the empty text or of some texts unchanged, and another normalisation leaves directions unchanged.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Compares a model served in two ways: distance of the vectors, changed neighbours and the likely cause."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

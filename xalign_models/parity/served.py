@@ -1,7 +1,5 @@
 """A served model: its vectors with their lengths, and the vectors of its variants."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from types import SimpleNamespace

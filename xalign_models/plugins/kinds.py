@@ -1,7 +1,5 @@
 """The registries, and the functions that add to them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

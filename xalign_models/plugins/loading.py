@@ -1,7 +1,5 @@
 """Finds and loads plug-ins."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """Registries of named values."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Rank correlation as a mean over pairs, so that two correlations can be compared pair by pair."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata, spearmanr

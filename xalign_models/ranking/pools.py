@@ -4,8 +4,6 @@ They know the language of every text, but no answer. :func:`~xalign_models.ranki
 functions as ``adjust``, and applies them to a block of queries at a time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Ranks of gold counterparts and of targets by counting, in blocks: no sort, no matrix of all scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 

@@ -11,6 +11,7 @@ from xalign_models.recommend.judging import (
     Recommendation,
     recommend,
     recommend_centring,
+    recommend_labelled,
 )
 from xalign_models.recommend.proxies import CLASSIFICATION, KINDS, RETRIEVAL, SIMILARITY
 
@@ -29,4 +30,5 @@ __all__ = [
     "candidates",
     "recommend",
     "recommend_centring",
+    "recommend_labelled",
 ]

@@ -91,7 +91,7 @@ class Trial:
                 ]
                 for code, sides in data.items()
             }
-            for alignment, data in zip(_fitted(candidate, fit, pivot), self.judge, strict=True)
+            for alignment, data in zip(fitted(candidate, fit, pivot), self.judge, strict=True)
         ]
 
 
@@ -110,7 +110,7 @@ def other_text(data: Roles, judge: Roles, seed: int) -> list[Trial]:
     return [Trial(data, judge, keys, new, {language: np.ones(len(rows), bool) for language, rows in keys.items()})]
 
 
-def _fitted(candidate: Candidate, roles: Roles, pivot: str | None) -> Sequence[Alignment | None]:
+def fitted(candidate: Candidate, roles: Roles, pivot: str | None) -> Sequence[Alignment | None]:
     """The maps of each role; a joint method is fitted on the groups of all roles."""
     if not candidate.method:
         return [None] * len(roles)

@@ -44,7 +44,7 @@ LEVEL = 0.05
 """Level of the tests: gains are divided by the number of candidates, losses corrected by Holm over the languages."""
 LEAST_P = 1e-99
 """Smaller p values are printed as less than this."""
-LEAST = 50
+LEAST = 30
 """Minimum number of rows of a language; fewer in a fold tell nothing."""
 NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
@@ -153,7 +153,7 @@ def recommend(
         labelled: Tasks that judge in place of the proxies of their kind, once a candidate passes the other tests.
 
     Raises:
-        DataError: A language has fewer than 50 pairs, the other text has another language, or the use is unknown.
+        DataError: A language has fewer than 30 pairs, the other text has another language, or the use is unknown.
     """
     if use not in KINDS:
         raise DataError(f"--for {use}: choose one of {', '.join(KINDS)}.")
@@ -183,10 +183,7 @@ def recommend(
     chosen, note = verdicts[0], ""
     plain_labels = [judging.score(PLAIN) for judging in labelled]
     while fit_to_use := [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]:
-        first = fit_to_use[0]
-        best = scored[first.candidate]
-        equal = [verdict for verdict in fit_to_use if loss_p(scored[verdict.candidate], best) >= LEVEL]
-        chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
+        first, chosen = fit_to_use[0], _simplest(fit_to_use, scored, tried)
         place = ordered.index(chosen)
         for judging, before in zip(labelled, plain_labels, strict=True):
             row = _card_row(judging.kind, judging.name, judging.score(chosen.candidate), before)
@@ -201,11 +198,47 @@ def recommend(
     return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
 
 
+def recommend_labelled(judge: Labelled, tried: Sequence[Candidate]) -> Recommendation:
+    """Choose among candidates by a labelled task alone, as for text without translations.
+
+    The choice follows the rules of :func:`recommend`.
+
+    Args:
+        judge: The task.
+        tried: The candidates, the simplest first.
+    """
+    plain = judge.score(PLAIN)
+    verdicts, scored = [_verdict(PLAIN, plain[0], plain[0])], {}
+    for candidate in tried:
+        try:
+            by_part = judge.score(candidate)
+        except AlignmentError as error:
+            verdicts.append(CandidateResult(candidate, error=str(error)))
+            continue
+        row = _card_row(judge.kind, judge.name, by_part, plain)
+        scored[candidate] = by_part[0]
+        verdicts.append(replace(_verdict(candidate, by_part[0], plain[0]), card=(row,)))
+    ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
+    fit_to_use = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
+    chosen = _simplest(fit_to_use, scored, tried) if fit_to_use else verdicts[0]
+    reason = _reason(chosen, ordered, verdicts[0], f"the mean score across languages of {judge.name}")
+    return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason, "score")
+
+
+def _simplest(
+    usable: Sequence[CandidateResult], scored: Mapping[Candidate, Scored], tried: Sequence[Candidate]
+) -> CandidateResult:
+    """The first that was tried of those whose score is not significantly below that of the first one, the best."""
+    best = scored[usable[0].candidate]
+    equal = [verdict for verdict in usable if loss_p(scored[verdict.candidate], best) >= LEVEL]
+    return min(equal, key=lambda verdict: tried.index(verdict.candidate))
+
+
 def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
     """Decide by raw vectors (n, d) of each language, without translations, whether to centre a backbone.
 
     Raises:
-        DataError: There is only one language, or one has fewer than 50 rows.
+        DataError: There is only one language, or one has fewer than 30 rows.
     """
     if len(data) < 2:
         raise DataError("Centring needs the text of two or more languages.")
@@ -230,18 +263,23 @@ def _check(data: Mapping[str, AnyFloats]) -> None:
         )
 
 
-def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult) -> str:
+def _reason(
+    best: CandidateResult,
+    ordered: Sequence[CandidateResult],
+    plain: CandidateResult,
+    measure: str = "the mean reciprocal rank of held-out translations",
+) -> str:
     if best.candidate != PLAIN:
         return (
-            f"{best.candidate.label} raises the mean reciprocal rank of held-out translations from {plain.score:.3f} "
+            f"{best.candidate.label} raises {measure} from {plain.score:.3f} "
             f"to {best.score:.3f} ({_chance(best)}) and is worse beyond chance in no language; the least gain is "
             f"{best.worst_gain:+.3f}, in {best.worst}."
         )
     first = next((verdict for verdict in ordered if not verdict.error), plain)
     reason = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
     return (
-        f"The plain backbone, with a mean reciprocal rank of {plain.score:.3f} on held-out translations: the best "
-        f"alignment, {first.candidate.label}, has {first.score:.3f}, and {reason}."
+        f"The plain backbone: no alignment raises {measure}, {plain.score:.3f}; the best, {first.candidate.label}, has "
+        f"{first.score:.3f}, and {reason}."
     )
 
 

@@ -11,19 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xalign_models.results.languages import varying
-from xalign_models.results.significance import ALPHA, ZERO, sign_flip_test
+from xalign_models.results.significance import ALPHA, ZERO, sign_flip_test, sign_flip_tests
 
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
 FEWEST = 12
 """Number of languages from which on the intervals over languages cover the truth in 93% to 97% of all cases."""
 Array = npt.NDArray[np.float64]
+_ROWS = ("shares", "sentences", "languages")
 
 
 @dataclass(frozen=True)
@@ -34,34 +37,51 @@ class Sample:
         shares: (n,) each sentence's share in the mean, which is their sum.
         sentences: (n,) the shares, each outcome less the mean of its subset.
         languages: (L,) the jackknife's pseudo-values: L times the mean less L - 1 times the mean without a language.
-        cells: (L, n) the pseudo-values of ``sentences``.
+        cells: (L, n) the pseudo-values of ``sentences``, float32.
     """
 
     shares: Array
     sentences: Array
     languages: Array
-    cells: Array
+    cells: npt.NDArray[np.float32]
 
     @classmethod
     def of(cls, outcomes: Mapping[str, npt.NDArray[np.generic]], spoken: Mapping[str, Collection[str]]) -> Sample:
         """The sample of a mean over subsets, from outcomes (n,) and languages by subset."""
         subsets = sorted(outcomes)
-        shares = np.zeros((len(subsets), max(map(len, outcomes.values()))))
-        sentences, means = np.zeros_like(shares), np.zeros(len(subsets))
-        for place, subset in enumerate(subsets):
-            values = outcomes[subset].astype(np.float64)
-            means[place] = values.mean()
-            shares[place, : len(values)] = values / len(values)
-            sentences[place, : len(values)] = (values - means[place]) / len(values)
-        names = varying([spoken.get(subset, ()) for subset in subsets])
-        kept = np.array([[name not in spoken.get(subset, ()) for subset in subsets] for name in names], dtype=float)
-        kept = kept.reshape(len(names), len(subsets))
-        weights = len(names) / len(subsets) - (len(names) - 1) * kept / kept.sum(axis=1, keepdims=True)
-        return cls(shares.mean(axis=0), sentences.mean(axis=0), weights @ means, weights @ sentences)
+        lengths = np.array([len(outcomes[subset]) for subset in subsets])
+        values = np.zeros((len(subsets), lengths.max()))
+        for row, subset in zip(values, subsets, strict=True):
+            row[: len(outcomes[subset])] = outcomes[subset]
+        means = values.sum(axis=1) / lengths
+        there = (
+            (np.arange(values.shape[1]) < lengths[:, None])
+            if lengths.min() < lengths.max()
+            else np.ones((len(lengths), 1))
+        )
+        of_languages = _weights(tuple(tuple(spoken.get(subset, ())) for subset in subsets))
+        single, cells = 1 / (lengths * len(lengths)), of_languages / lengths
+        shares = single @ values
+        return cls(
+            shares,
+            shares - single * means @ there,
+            of_languages @ means,
+            cells.astype(np.float32) @ values.astype(np.float32) - (cells * means @ there).astype(np.float32),
+        )
 
     def __sub__(self, other: Sample) -> Sample:
         """The paired difference of two samples with the same subsets and sentences."""
         return Sample(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@lru_cache(maxsize=64)
+def _weights(spoken: tuple[tuple[str, ...], ...]) -> Array:
+    """(L, subsets) weights of the jackknife's pseudo-values, from the languages of each subset."""
+    names = varying(spoken)
+    kept = np.array([[name not in codes for codes in spoken] for name in names], dtype=float)
+    kept = kept.reshape(len(names), len(spoken))
+    weights: Array = len(names) / len(spoken) - (len(names) - 1) * kept / kept.sum(axis=1, keepdims=True)
+    return weights
 
 
 @dataclass(frozen=True)
@@ -96,21 +116,38 @@ def estimate(sample: Sample, fewest: int = FEWEST) -> Estimate:
     by_sentence = n / (n - 1) * float(np.square(sample.sentences).sum())
     if count < max(fewest, 3):
         return Estimate(mean - Z * math.sqrt(by_sentence), mean + Z * math.sqrt(by_sentence), p, False)
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtrit
 
-    centred = sample.languages - sample.languages.mean()
-    by_language = float(np.square(centred).sum()) / (count * (count - 1))
-    shared = max(by_sentence - n / (n - 1) * float(np.square(sample.cells).sum()) / count**2, 0.0)
-    variance = by_language + shared
-    error = math.sqrt(variance)
+    cells = float(np.square(sample.cells, dtype=np.float64).sum())
+    error, freedom, k = (float(part) for part in _moments(sample.languages, by_sentence, cells, n))
     if error < ZERO:
         return Estimate(mean, mean, p, True)
-    freedom = variance**2 / (by_language**2 / (count - 1) + shared**2 / (n - 1))
-    third = float((centred**3).sum()) / (count * (count - 1) * (count - 2))  # cumulant of the mean, unbiased
-    k, t, limit = third / error**3, mean / error, float(stdtrit(freedom, 1 - ALPHA / 2))
-    transformed = t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6
+    limit = float(stdtrit(freedom, 1 - ALPHA / 2))
     low, high = (mean - error * _inverse(side * limit, k) for side in (1, -1))
-    return Estimate(low, high, max(p, 2 * float(stdtr(freedom, -abs(transformed)))), True)
+    return Estimate(low, high, max(p, float(_p_values(mean / error, freedom, k))), True)
+
+
+def _moments(languages: Array, by_sentence: Any, cells: Any, n: int) -> tuple[Any, Any, Any]:
+    """Standard error, degrees of freedom and skewness of means over (..., L) languages and n sentences.
+
+    ``by_sentence`` is the variance of the mean over sentences, and ``cells`` the sum of squares of the cells.
+    """
+    count = languages.shape[-1]
+    centred = languages - languages.mean(axis=-1, keepdims=True)
+    by_language = np.square(centred).sum(axis=-1) / (count * (count - 1))
+    shared = np.maximum(by_sentence - n / (n - 1) * cells / count**2, 0.0)
+    variance = by_language + shared
+    third = (centred**3).sum(axis=-1) / (count * (count - 1) * (count - 2))  # cumulant of the mean, unbiased
+    with np.errstate(divide="ignore", invalid="ignore"):  # equal outcomes
+        freedom = variance**2 / (by_language**2 / (count - 1) + shared**2 / (n - 1))
+        return np.sqrt(variance), freedom, third / variance**1.5
+
+
+def _p_values(t: Any, freedom: Any, k: Any) -> Any:
+    """Two-sided p-values of means over their standard errors, by Hall's transformation."""
+    from scipy.special import stdtr
+
+    return 2 * stdtr(freedom, -np.abs(t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6))
 
 
 def _inverse(value: float, k: float) -> float:
@@ -118,9 +155,33 @@ def _inverse(value: float, k: float) -> float:
     return 3 / k * (math.cbrt(1 + k * (value - k / 6)) - 1) if abs(k) > 1e-6 else value
 
 
-def pair_tests(samples: Sequence[Sample]) -> list[float]:
-    """p-values of the differences of all pairs of samples, in the order of ``itertools.combinations``."""
-    return [estimate(first - second).p for first, second in combinations(samples, 2)]
+def pair_tests(samples: Sequence[Sample], fewest: int = FEWEST) -> Array:
+    """p-values of the differences of all pairs of samples, in the order of ``itertools.combinations``.
+
+    They are those of :func:`estimate`, with the sums of squares of all pairs' cells from one matrix product.
+    """
+    shares, sentences, languages = (np.stack([getattr(s, name) for s in samples]) for name in _ROWS)
+    n, count = shares.shape[1], languages.shape[1]
+    over_languages = n > 1 and count >= max(fewest, 3)
+    products = np.zeros((len(samples), len(samples)))
+    for place in range(count * over_languages):
+        cells = np.stack([sample.cells[place] for sample in samples])
+        products += cells @ cells.T
+    squares = products.diagonal()
+    found = [np.zeros(0)]
+    for row in range(len(samples) - 1):
+        others = slice(row + 1, None)
+        gaps = shares[row] - shares[others]
+        p = sign_flip_tests(gaps)
+        if over_languages:
+            by_sentence = n / (n - 1) * np.square(sentences[row] - sentences[others]).sum(axis=1)
+            cells = np.maximum(squares[row] + squares[others] - 2 * products[row, others], 0)
+            error, freedom, k = _moments(languages[row] - languages[others], by_sentence, cells, n)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                tested = _p_values(gaps.sum(axis=1) / error, freedom, k)
+            p = np.where(error < ZERO, p, np.maximum(p, tested))
+        found.append(p)
+    return np.concatenate(found)
 
 
 def ranks(scores: Sequence[float], p_values: Sequence[float]) -> list[tuple[int, int]]:

@@ -125,13 +125,17 @@ def read_outcomes(path: Path) -> Outcomes:
 
 
 class Items:
-    """Outcomes by item, whose mean is a metric; only the main score, or one equal to it, has outcomes."""
+    """Outcomes by item, whose mean is a metric; only the main score, or one equal to it, has outcomes.
+
+    Those of the task that was asked for last stay in memory.
+    """
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
-        self._loaded: dict[tuple[Path, str], Outcomes] = {}
-        self._samples: dict[tuple[Path, str, frozenset[str]], Sample | None] = {}
-        self._shares: dict[tuple[Path, str, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
+        self._task = ""
+        self._loaded: dict[Path, Outcomes] = {}
+        self._samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
+        self._shares: dict[tuple[Path, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64] | None:
         """Each sentence's share (n,) in the weighted mean of ``table`` less that of ``base``, which is their sum.
@@ -148,9 +152,9 @@ class Items:
 
     def shares(self, table: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64]:
         """(n,) each sentence's share in the weighted mean over subsets, all of which have outcomes; it is their sum."""
-        key = table.folder, table.task, tuple(sorted(weights.items()))
+        outcomes_by_subset, key = self.outcomes(table), (table.folder, tuple(sorted(weights.items())))
         if key not in self._shares:
-            chosen = {subset: self.outcomes(table)[subset] for subset in weights}
+            chosen = {subset: outcomes_by_subset[subset] for subset in weights}
             total = np.zeros(max(map(len, chosen.values())))
             for subset, outcomes in chosen.items():
                 total[: len(outcomes)] += outcomes * (weights[subset] / len(outcomes))
@@ -159,27 +163,29 @@ class Items:
 
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""
-        key = table.folder, table.task, subsets
+        outcomes, key = self.outcomes(table), (table.folder, subsets)
         if key not in self._samples:
-            outcomes = self.outcomes(table)
             chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
             self._samples[key] = Sample.of(chosen, table.languages) if len(chosen) == len(subsets) else None
         return self._samples[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
         """Outcomes by subset, if their mean is the score."""
-        key = table.folder, table.task
-        if key not in self._loaded:
+        if table.task != self._task:
+            self._task, self._loaded, self._samples, self._shares = table.task, {}, {}, {}
+        if table.folder not in self._loaded:
             values = table.values(self.metric)
-            recorded = read_outcomes(outcomes_path(table.folder, table.task)).items()
-            self._loaded[key] = {
-                subset: array for subset, array in recorded if subset in values and _yields(array, values[subset])
+            self._loaded[table.folder] = {
+                subset: array
+                for subset, array in read_outcomes(outcomes_path(table.folder, table.task)).items()
+                if subset in values and _yields(array, values[subset])
             }
-        return self._loaded[key]
+        return self._loaded[table.folder]
 
 
 def _yields(outcomes: npt.NDArray[Any], score: float) -> bool:
-    return abs(float(np.mean(outcomes)) - score) < TOLERANCE
+    total = float(np.add.reduce(outcomes, dtype=np.float64))
+    return len(outcomes) > 0 and abs(total / len(outcomes) - score) < TOLERANCE
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
+FITTED = "fitted_share"
+"""Score of the tasks on own text: share of the text that the model was fitted on; absent if none."""
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
 
@@ -48,6 +52,29 @@ class ModelMeta:
         object.__setattr__(self, "name", Claim(self.name))
 
 
+class Numbers(Mapping[str, float]):
+    """Metric -> value; the names are shared by all subsets of a file, so that thousands of files fit into memory."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, numbers: Mapping[str, float], known: dict[tuple[str, ...], dict[str, int]]) -> None:
+        names = tuple(numbers)
+        self._names = known.setdefault(names, {name: place for place, name in enumerate(names)})
+        self._values = array("d", numbers.values())
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[self._names[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 @dataclass(frozen=True)
 class TaskScores:
     """Scores of one model on one task.
@@ -57,7 +84,7 @@ class TaskScores:
         revision: Revision of the model, and name of the folder.
         task: Name of the task.
         dataset_revision: Revision of the text.
-        trained_on: Whether the model's training data name the task.
+        trained_on: Whether the model's training data name the task, or a score says that it was fitted on its text.
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
         date: Date of the run, or else of the file.
         folder: Folder of the file; outcomes of single items are in ``items/<task>.npz`` below it.
@@ -76,7 +103,7 @@ class TaskScores:
     baseline: str | None
     date: datetime
     folder: Path
-    entries: tuple[tuple[str, str, tuple[str, ...], dict[str, float]], ...]
+    entries: tuple[tuple[str, str, tuple[str, ...], Mapping[str, float]], ...]
     impossible: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     mteb_version: str | None = None
@@ -84,8 +111,12 @@ class TaskScores:
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
-        keyed = zip(_keys(self.entries), self.entries, strict=True)
+        keyed = zip(self._keys, self.entries, strict=True)
         return {key: scores[metric] for key, (*_, scores) in keyed if metric in scores}
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        return _keys(self.entries)
 
     @property
     def metrics(self) -> set[str]:
@@ -95,7 +126,7 @@ class TaskScores:
     @property
     def languages(self) -> dict[str, tuple[str, ...]]:
         """Canonical codes by subset, as in :meth:`values`."""
-        return dict(zip(_keys(self.entries), (languages for _, _, languages, _ in self.entries), strict=True))
+        return dict(zip(self._keys, (languages for _, _, languages, _ in self.entries), strict=True))
 
 
 @dataclass(frozen=True)
@@ -231,20 +262,25 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
         named = Counter(part[:2] for part in parts)
         if twice := [f"{subset!r} of {split}" for (split, subset), times in named.items() if times > 1]:
             raise ValueError(f"it lists {', '.join(twice[:MOST_NAMED])} more than once")
-        reasons = [why_impossible(entry) for *_, entry in parts]
         left_out: list[str] = []
+        known: dict[tuple[str, ...], dict[str, int]] = {}
+        numbers = [Numbers(_numbers(entry, subset, left_out), known) for _, subset, entry in parts]
+        reasons = [
+            None if MAIN in scores else why_impossible(entry)
+            for scores, (*_, entry) in zip(numbers, parts, strict=True)
+        ]
         return TaskScores(
             model=model.name,
             revision=folder.name,
             task=path.stem,
             dataset_revision=_text_or_none(data.get("dataset_revision")),
-            trained_on=path.stem in model.trained_on,
+            trained_on=path.stem in model.trained_on or any(entry.get(FITTED) for *_, entry in parts),
             baseline=model.spec.baseline if model.spec and model.spec.baseline != model.name else None,
             date=date,
             folder=path.parent,
             entries=tuple(
-                (split, subset, tuple(map(_text, entry.get("languages", ()))), _numbers(entry, subset, left_out))
-                for split, subset, entry in parts
+                (split, subset, _texts(entry.get("languages", ())), scores)
+                for scores, (split, subset, entry) in zip(numbers, parts, strict=True)
             ),
             impossible={key: reason for key, reason in zip(_keys(parts), reasons, strict=True) if reason},
             left_out=left_out,
@@ -288,6 +324,10 @@ def _text(value: Any) -> str:
     return value
 
 
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(values) if {*map(type, values)} <= {str} else tuple(map(_text, values))
+
+
 def _keys(entries: Sequence[tuple[Any, ...]]) -> list[str]:
     """The subset of each (split, subset, ...); ``split/subset`` if there are several splits."""
     several = len({split for split, *_ in entries}) > 1
@@ -298,9 +338,9 @@ def _numbers(entry: Mapping[str, Any], subset: str, left_out: list[str]) -> dict
     """The possible scores of a subset; impossible ones are added to ``left_out``."""
     numbers: dict[str, float] = {}
     for key, value in entry.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
             continue
-        if why_impossible(entry, key) is None:
+        if 0 <= value <= 1 or why_impossible(entry, key) is None:  # no range ends within [0, 1]
             numbers[key] = float(value)
         elif key == MAIN or not isnan(value):  # mteb writes NaN where a metric is undefined
             left_out.append(f"{key} of {subset} ({str(value)[:40]})")

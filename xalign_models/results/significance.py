@@ -47,6 +47,19 @@ def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
     return min(1.0, float(chances[distance >= abs(2 * int(sizes[moved > 0].sum()) - total)].sum()))
 
 
+def sign_flip_tests(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """:func:`sign_flip_test` of each row of (m, n) paired differences."""
+    from scipy.special import erfc
+
+    moved = np.abs(gaps) > ZERO
+    kept = np.where(moved, gaps, 0)
+    with np.errstate(invalid="ignore"):
+        p: npt.NDArray[np.float64] = erfc(np.abs(kept.sum(axis=1)) / np.sqrt(2 * np.square(kept).sum(axis=1)))
+    for row in np.flatnonzero(moved.sum(axis=1) < _MANY):
+        p[row] = sign_flip_test(gaps[row])
+    return p
+
+
 def holm(p: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Adjusted p-values (Holm 1979): rejecting those below alpha makes any error with probability alpha at most.
 

@@ -1,7 +1,5 @@
 """Escaping of untrusted names from results, cards and files for display."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import Literal

@@ -1,7 +1,5 @@
 """Boards as Markdown, LaTeX, CSV, TSV and JSON, all with the same numbers."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Private names of transformers and sentence-transformers that training needs, behind public names of ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

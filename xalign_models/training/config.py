@@ -1,7 +1,5 @@
 """Types of fields that several trainings have in their configurations."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator

@@ -1,7 +1,5 @@
 """Monitoring of a contrastive training: retrieval among held-out pairs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

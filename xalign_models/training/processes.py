@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -95,8 +96,6 @@ def wait_for_all() -> None:
 @contextmanager
 def own_randomness() -> Iterator[None]:
     """Restore the random generators of Python, numpy and torch after the context."""
-    import random
-
     import numpy as np
     import torch
 

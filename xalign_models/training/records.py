@@ -1,7 +1,5 @@
 """Files of a training: its identity, its checkpoints, its log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

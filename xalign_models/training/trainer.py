@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -23,8 +24,8 @@ from xalign_models.errors import ModelError
 from xalign_models.linalg import onednn
 from xalign_models.paths import atomic_write_text
 from xalign_models.training.borrowed import OpenTrainer, use_one_gpu
-from xalign_models.training.objective import Collator, Instruments, Objective, ObjectiveLoss
-from xalign_models.training.processes import process_count
+from xalign_models.training.objective import MEASURE, Collator, Instruments, Objective, ObjectiveLoss
+from xalign_models.training.processes import gathered, process_count
 from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last_checkpoint
 
 PLACE = ("epoch", "step", "seconds")
@@ -155,8 +156,6 @@ class Trainer(OpenTrainer):
     @classmethod
     def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
         """The trainer of an objective, which wraps the model ``inner`` and collates the columns of the training set."""
-        from datasets import Dataset
-
         return cls(
             SentenceTransformer(modules=[objective], device="cpu"),
             inner=inner,
@@ -208,6 +207,19 @@ class Trainer(OpenTrainer):
         features: tuple[list[dict[str, Any]], Any] = super().collect_features(inputs)
         return features
 
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The micro-batches of a step, each with its share of the target tokens over the mean of all processes' shares.
+
+        The mean loss of a micro-batch times its share, averaged over all, is the mean over the step's tokens.
+        """
+        batches, count = super().get_batch_samples(*args, **kwargs)
+        masks = [batch.get("features", {}).get("target_mask") for batch in batches]
+        if batches and all(mask is not None for mask in masks):
+            tokens = torch.stack([mask.sum() for mask in masks]).double()
+            for batch, share in zip(batches, tokens / gathered(tokens).mean(), strict=True):
+                batch["share"] = float(share)
+        return batches, count
+
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The loss of one batch.
 
@@ -219,21 +231,10 @@ class Trainer(OpenTrainer):
         self._seen["rows"] += len(masks[0]) if masks else 0
         self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
         loss = super().compute_loss(model, inputs, *args, **kwargs)
+        loss = loss * inputs["share"] if "share" in inputs else loss
         if not torch.isfinite(loss[0] if isinstance(loss, tuple) else loss):
             raise ModelError(f"The loss is not finite in step {self.state.global_step + 1}; {self._advice()}")
         return loss
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The instruments' schedule if they define one, else that of the arguments."""
-        if self.instruments.rate(0, num_training_steps) is None:
-            return super().create_scheduler(num_training_steps, optimizer)
-        warmup = max(1, int(self.args.get_warmup_steps(num_training_steps)))
-
-        def share(step: int) -> float:
-            return min(1.0, (step + 1) / warmup) * (self.instruments.rate(step, num_training_steps) or 0.0)
-
-        self.lr_scheduler: Any = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
-        return self.lr_scheduler
 
     def clip_gradients(self, model: Any) -> Any:
         """Record the norm of each part's gradient, then clip the gradients."""
@@ -246,11 +247,16 @@ class Trainer(OpenTrainer):
         return torch.stack(list(norms.values())).norm()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Log the instruments' measurements; a sharded model, which no process holds as a whole, is not measured."""
-        if is_sharded(self._inner):
-            return {}
+        """Log the instruments' measurements; every process takes them all.
+
+        A sharded objective measures inside its own forward pass, in which the processes gather its weights.
+        """
+        measured: dict[str, Any]
         with torch.no_grad():
-            measured = self.instruments.measure()
+            if is_sharded(self._inner) and isinstance(self.instruments, Objective):
+                measured = self.model_wrapped({MEASURE: True})[MEASURE]
+            else:
+                measured = self.instruments.measure()
         if measured:
             self.log({"kind": "measure", **measured})
         return measured

@@ -1,7 +1,5 @@
 """Parquet files of vectors: their column, batches, and conversion from arrays to matrices and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

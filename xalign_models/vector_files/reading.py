@@ -1,7 +1,5 @@
 """Reads files of vectors with a text or an id for each: parquet, npz and safetensors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

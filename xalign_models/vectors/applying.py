@@ -1,7 +1,5 @@
 """``xalign apply``: maps files of vectors of any size part by part, and resumes after a kill."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """How evenly published models treat languages: statistics of the packaged table of mteb's public results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

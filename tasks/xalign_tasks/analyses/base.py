@@ -1,7 +1,5 @@
 """Shared code of the analyses: findings gathered model by model, sentences with translations, results of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which alignment ``xalign recommend`` chooses for a backbone, and whether the choice holds when the folds change."""
 
-from __future__ import annotations
-
 from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
 from xalign_models.models.api import recommend

@@ -1,7 +1,6 @@
 """LiRA's two errors over training, and the bounds on the representation derived from them (its Tables 11, 12)."""
 
-from __future__ import annotations
-
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -12,9 +11,32 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
 from xalign_models.published import published_table
 from xalign_models.training.lira.run import open_lira
-from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses.rkhs import sentence_norms
 from xalign_tasks.analyses.sentences import load_sentences
+
+
+def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
+    """Eq. 10 (eq. 15 with a Lipschitz constant): ``L (eps1 + C sqrt(2 eps2))``.
+
+    It can be violated: it holds only if eps1 bounds ``||g(x) - h(y*)||``, which is not observable.
+
+    Args:
+        epsilon_1: Observed distance of the two paths, ``||g(x) - h(y)||`` of a text x and its translation y.
+        epsilon_2: Divergence of the translation's meaning, ``KL(p(s|x) || p(s|y))``, in nats.
+        c: Largest norm of a feature, ``||phi(s)|| <= C`` for ``h(y) = E[phi(s)]``.
+        lipschitz: Lipschitz constant of the downstream head.
+    """
+    return lipschitz * (epsilon_1 + c * math.sqrt(2 * epsilon_2))
+
+
+def bound_safe(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
+    """``L (eps1 + 2 C sqrt(eps2))``, which holds for observable distances; arguments as in :func:`bound_printed`.
+
+    For an ideal translation y*, ``z* = [h(y*), h(y*)]`` and ``t = C sqrt(2 eps2)``, Pinsker gives
+    ``||h(y) - h(y*)|| <= t``, so that ``||z - z*|| <= sqrt((eps1 + t)^2 + t^2) <= eps1 + sqrt(2) t``.
+    """
+    return lipschitz * (epsilon_1 + 2 * c * math.sqrt(epsilon_2))
+
 
 ROWS = 1000
 COLUMNS = ("epoch", "similarity", "mismatched", "english_mismatched", "loss", "anchor_loss", "policy_loss", "reward",

@@ -1,7 +1,5 @@
 """Whether a sentence is nearer to its translation than to a form with another number, name, negation or order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

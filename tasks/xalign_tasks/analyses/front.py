@@ -5,8 +5,6 @@ language rewards all that spreads languages evenly; the thinned pool, whose answ
 not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside the alignments in every table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

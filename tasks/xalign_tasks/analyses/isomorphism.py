@@ -1,7 +1,5 @@
 """The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path

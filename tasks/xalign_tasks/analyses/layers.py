@@ -1,7 +1,5 @@
 """Vectors of all layers of a backbone from a single forward pass."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

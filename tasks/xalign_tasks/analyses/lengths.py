@@ -1,7 +1,5 @@
 """Lengths of the texts of tasks in characters, by side: LiRA's Table 8 and Figure 9."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """Tatoeba accuracy by the number of removed directions, and by layer (the LSAR paper's Figures 7 and 6)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 

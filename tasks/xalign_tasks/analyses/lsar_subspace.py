@@ -1,7 +1,5 @@
 """The subspace that LSAR removes: language families (the paper's Figure 4) and syntax (its Table 5 and Figure 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

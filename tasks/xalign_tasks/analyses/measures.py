@@ -1,7 +1,5 @@
 """All measures of results side by side; a board shows only the main one."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 from xalign_models.analysis import Findings, Request

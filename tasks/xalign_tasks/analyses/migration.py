@@ -1,7 +1,5 @@
 """Retrieval that a new model keeps on an old model's index, by language and number of pairs."""
 
-from __future__ import annotations
-
 from itertools import chain, permutations, product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a language's offset to English is the same on every corpus, as methods that remove a mean assume."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations

@@ -1,7 +1,5 @@
 """LAReQA's limit-to-one-target heat map: mAP by language of the question and of the one answer left in the pool."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Accuracy of generative models on MGSM and X-CSQA, next to LiRA's Tables 3 and 4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

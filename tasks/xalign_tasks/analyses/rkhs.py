@@ -1,12 +1,11 @@
 """Norm of the unnormalised mean of a text's input embeddings, the surrogate of LiRA's constant C (its Table 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -62,8 +61,6 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     Raises:
         ModelError: The model has no tokenizer or no table of embeddings.
     """
-    import torch
-
     first: Any = loading.open_backbone(find_spec(name).backbone).modules("cpu")[0]
     if not hasattr(first, "model") or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")

@@ -1,7 +1,5 @@
 """A multilingual pool in the plane by PCA and t-SNE, one panel per model (LSAR's Figure 2, LUSIFER's Figure 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

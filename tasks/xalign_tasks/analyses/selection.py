@@ -1,7 +1,5 @@
 """Whether LiRA's actor picks the better translation: a reference among corruptions, or the best of its own by chrF."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from textwrap import fill

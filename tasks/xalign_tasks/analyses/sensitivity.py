@@ -1,7 +1,5 @@
 """How far a score depends on how the text is read: prompt, truncation, precision, one text at a time or many."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any

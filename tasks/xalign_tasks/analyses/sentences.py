@@ -1,7 +1,5 @@
 """Sentences for the analyses of LiRA's theory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any

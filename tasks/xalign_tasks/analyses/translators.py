@@ -1,7 +1,5 @@
 """How often LiRA's actor takes which translator, by task and language: LiRA's Figure 10."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,9 +15,9 @@ from xalign_models.evaluation.recording import task_texts
 from xalign_models.evaluation.run import make_task
 from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import CandidateSource
+from xalign_models.training.lira.data import with_prompts
 from xalign_models.training.lira.module import LiRA
 from xalign_models.training.lira.run import open_lira
-from xalign_models.training.lira.texts import with_prompts
 from xalign_tasks.analyses.base import Study
 
 TASKS = ("STS17CrossLingual",)

@@ -1,7 +1,5 @@
 """LAReQA: answer retrieval from one pool of sentences in all languages."""
 
-from __future__ import annotations
-
 from xalign_tasks.lareqa.sets import MLQAR, XQuADR, XQuADRAsPublished
 from xalign_tasks.lareqa.task import LAReQA
 

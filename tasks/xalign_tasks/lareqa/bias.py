@@ -3,8 +3,6 @@
 Everything follows from the ranking: each question's ten best candidates, and the ranks of its answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

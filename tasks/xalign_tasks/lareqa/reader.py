@@ -1,7 +1,5 @@
 """Reads questions, candidate sentences and answers from SQuAD's layout."""
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """The two sets of LAReQA: XQuAD-R and MLQA-R."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from xalign_models.corpora import Corpus

@@ -1,7 +1,5 @@
 """The LAReQA protocol: mAP of finding a question's answers in all languages in one pool."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Product search in seven locales: the layout of the files, and the mteb tasks on them."""
 
-from __future__ import annotations
-
 from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 from xalign_tasks.product_search.task import LazRetrieval, ProductSearch, ProductSearchStandIn
 

@@ -8,8 +8,6 @@ Locales are ``bd id my pk th ph vn``; another split's qrels lie beside ``test.js
 ``lang`` that is not its locale's. Scores above zero are relevant. Retrieval is within a locale.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -18,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora import file_digest, read_lines
-from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import canonical
+from xalign_models.corpora import file_digest
+from xalign_models.corpora.collection import id_of, read_records, texts_by_id
+from xalign_models.errors import DataError
 
 LOCALES = ("bd", "id", "my", "pk", "th", "ph", "vn")
 _STAND_IN = ("query.json", "item.json", "pairs_info.json")
@@ -87,7 +85,7 @@ def _locale(folder: Path, split: str) -> Locale:
     item_texts, item_languages = _texts(corpus)
     relevant: dict[str, dict[str, int]] = {}
     for source, row in qrels:
-        query, item = _identifier(row, "query-id", source), _identifier(row, "corpus-id", source)
+        query, item = id_of(row, "query-id", source), id_of(row, "corpus-id", source)
         for identifier, texts in ((query, query_texts), (item, item_texts)):
             if identifier not in texts:
                 raise DataError(f"{source}: {identifier!r} is neither a query nor an item with text; correct the row.")
@@ -104,27 +102,9 @@ def _locale(folder: Path, split: str) -> Locale:
 
 def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
     """Texts and, where a row names one, languages, by id."""
-    texts: dict[str, str] = {}
-    languages: dict[str, str] = {}
-    for source, row in rows:
-        identifier, text = _identifier(row, "id", source), row.get("text")
-        if not isinstance(text, str) or not text.strip():
-            raise DataError(f"{source}: no text in the field 'text'.")
-        if texts.setdefault(identifier, text.strip()) != text.strip():
-            raise DataError(f"{source}: the id {identifier!r} has two different texts; give each its own id.")
-        if (code := row.get("lang")) is not None:
-            try:
-                languages[identifier] = canonical(str(code))
-            except LanguageError as error:
-                raise DataError(f"{source}: {error}") from None
-    return texts, languages
-
-
-def _identifier(row: dict[str, Any], name: str, source: str) -> str:
-    value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise DataError(f"{source}: no id in the field {name!r}; the row's fields are {', '.join(row) or 'none'}.")
-    return str(value)
+    tagged = texts_by_id(rows)
+    texts = {identifier: text for identifier, (text, _) in tagged.items()}
+    return texts, {identifier: language for identifier, (_, language) in tagged.items() if language}
 
 
 def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
@@ -137,15 +117,7 @@ def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[Lo
 def _lines(path: Path) -> Iterator[LocatedRow]:
     if not path.is_file():
         raise DataError(f"{path} is missing; each locale needs queries.jsonl, corpus.jsonl and qrels/test.jsonl.")
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            row = json.loads(line) if line.strip() else None
-        except ValueError as error:
-            raise DataError(f"{path}, line {number} is not JSON ({error}).") from None
-        if row is not None and not isinstance(row, dict):
-            raise DataError(f"{path}, line {number} is not an object.")
-        if row is not None:
-            yield f"{path}, line {number}", row
+    return read_records(path)
 
 
 def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:

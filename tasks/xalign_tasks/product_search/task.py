@@ -1,7 +1,5 @@
 """mteb tasks of product search: queries in seven locales, item titles to find, nDCG@10 for each locale."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any, ClassVar

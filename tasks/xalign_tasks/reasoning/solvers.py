@@ -1,7 +1,5 @@
 """A generative model, alone or with LiRA's choice of a translation under each question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,8 @@ from xalign_models.device import pick_device
 from xalign_models.generation.language_model import LanguageModel
 from xalign_models.models.names import find_spec
 from xalign_models.training.lira.module import LiRA
-from xalign_tasks.reasoning.answers import final_number
-from xalign_tasks.reasoning.mgsm import Problem
+from xalign_models.training.lira.run import open_lira
+from xalign_tasks.reasoning.mgsm import Problem, final_number
 from xalign_tasks.reasoning.xcsqa import Question
 
 MOST_TOKENS = 320
@@ -53,8 +51,6 @@ class Solver:
         self.lira: LiRA | None = None
         path = Path(name)
         if path.is_dir() and policy.has_own_modules(path):
-            from xalign_models.training.lira.run import open_lira
-
             self.lira = open_lira(path).to(pick_device(device))
             self.name, spec = path.resolve().name, self.lira.backbones["english"]
         else:

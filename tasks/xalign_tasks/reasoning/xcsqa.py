@@ -1,13 +1,10 @@
 """X-CSQA (Lin et al. 2021): commonsense questions with five choices in sixteen languages, in its publisher's layout."""
 
-from __future__ import annotations
-
-import json
 import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from xalign_models.corpora import read_lines
+from xalign_models.corpora.collection import read_records
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
@@ -52,18 +49,13 @@ def read(path: Path) -> list[Question]:
         DataError: A line is not a question with choices and the letter of one of them.
     """
     questions = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
+    for place, record in read_records(path):
         try:
-            record = json.loads(line)
             choices = {choice["label"]: str(choice["text"]) for choice in record["question"]["choices"]}
             question = Question(str(record["question"]["stem"]), choices, record["answerKey"])
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}, line {number} is not a question of X-CSQA ({error!r}).") from None
+            raise DataError(f"{place} is not a question of X-CSQA ({error!r}).") from None
         if question.answer not in choices:
-            raise DataError(
-                f"{path}, line {number}: the answer {question.answer!r} is not one of {', '.join(choices)}."
-            )
+            raise DataError(f"{place}: the answer {question.answer!r} is not one of {', '.join(choices)}.")
         questions.append(question)
     return questions

@@ -1,7 +1,5 @@
 """Zero-shot classification: trained on English, tested on every language."""
 
-from __future__ import annotations
-
 from xalign_tasks.zero_shot.reviews import AmazonReviewsZeroShot, AmazonStarsZeroShot
 from xalign_tasks.zero_shot.sib200 import SIB200ZeroShot
 from xalign_tasks.zero_shot.task import ZeroShotTask

@@ -1,7 +1,5 @@
 """Amazon reviews: the LSAR paper's, positive or negative in four languages, and mteb's with five stars."""
 
-from __future__ import annotations
-
 from itertools import compress
 from pathlib import Path
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """SIB-200: seven topics, the sentences of FLORES-200, 204 languages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The zero-shot protocol of the Amazon reviews: a classifier trained on English embeddings, tested on all languages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

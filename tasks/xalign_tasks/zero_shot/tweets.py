@@ -1,7 +1,5 @@
 """Tweet sentiment of XLM-T: negative, neutral or positive in eight languages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from xalign_models.corpora import read_lines

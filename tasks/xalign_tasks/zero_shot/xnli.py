@@ -1,7 +1,5 @@
 """XNLI by an English classifier: entailment, neutral or contradiction, from the vectors of premise and hypothesis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 
-from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.batching import similar_lengths
 
 LENGTHS = torch.tensor([1, 9, 4, 1, 10])
 MASK = (torch.arange(12)[None] < LENGTHS[:, None]).long()

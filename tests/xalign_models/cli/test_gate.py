@@ -70,7 +70,7 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("-t", "T,Floors"), ("task 'Floors'; there are results of T, U",)),
         (("--tolerance", "-1"), ("--tolerance", "default", "greater than or equal to 0", "not -1")),
         (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
-        (("--tolerance", "T=much"), ("--tolerance: T", "valid number", "not 'much'")),
+        (("--tolerance", "T=much"), ("--tolerance: T", "a number is needed", "not 'much'")),
         (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are results of T, U",)),
         (("--tolerance", "plain__a=1"), ("tolerance's task 'plain__a'",)),
         (

@@ -76,7 +76,7 @@ def test_a_run_as_json_has_the_scores(xalign, model, workdir) -> None:
 
 def test_submit_says_what_the_repository_would(xalign, model) -> None:
     status, out, _ = xalign("submit", "--check", "--json")
-    from xalign_models.evaluation.submission import problems
+    from xalign_models.evaluation.publishing import problems
 
     assert json.loads(out) == problems(model.parent)
     assert status == bool(json.loads(out))

@@ -53,3 +53,15 @@ def test_reproduce_exits_with_one_where_a_score_differs(xalign, result):
     assert status == 1
     assert "5 of 6 scores are the same" in out
     assert content["scores"]["test"][0]["hf_subset"] in out
+
+
+def test_an_audit_compares_the_rows_of_own_text_and_counts_in_plain_english(xalign, workdir, write_text, tiny_model):
+    text = write_text(workdir / "own", 120)
+    data = ("--data", f"own=test:{text}", "-t", "OwnParallel")
+    status, out, err = xalign("audit", *data, "--corpus", f"own:fit:{text}", "--tolerance", "0.5")
+    assert (status, err) == (0, [])
+    assert "compared 3 languages with 1 text to fit on" in out
+    status, out, _ = xalign("audit", *data, "--corpus", f"own:{text}", "--json")
+    assert status == 1
+    rows = json.loads(out)
+    assert {row["share"] for row in rows} == {1.0} and not any(row["declared"] for row in rows)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xalign_models.cluster.cluster import Cluster
-from xalign_models.cluster.grid import plan, shares
+from xalign_models.cluster.schedule import plan, shares
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import languages_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xalign_models.errors import ResultsError
-from xalign_models.evaluation.submission import problems
+from xalign_models.evaluation.publishing import problems
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 

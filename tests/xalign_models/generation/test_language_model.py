@@ -28,20 +28,12 @@ def test_a_batch_writes_what_single_prompts_do(model: LanguageModel) -> None:
     assert together[0].text == model.tokenizer.decode(expected[0, 1:], skip_special_tokens=True)
 
 
-def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = [f"an example that all of them begin with: {one}" for one in ("a", "longer than the others", "bc")]
-    lengths: list[int] = []
-    hook = model.model.register_forward_pre_hook(
-        lambda _, __, given: lengths.append(given["input_ids"].numel()) if "input_ids" in given else None,
-        with_kwargs=True,
-    )
-    together, chances = model.write(prompts, max_new_tokens=8), model.next_of(prompts, ["1", "2"])
-    hook.remove()
-    assert max(lengths) < 3 * len(prompts[0])
-    monkeypatch.setattr("xalign_models.generation.language_model.SHORTEST_PREFIX", 10_000)
-    assert together == model.write(prompts, max_new_tokens=8)
-    torch.testing.assert_close(chances, model.next_of(prompts, ["1", "2"]))
-    assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
+def test_released_weights_are_loaded_again(writer: Path) -> None:
+    own = LanguageModel(str(writer), device="cpu")
+    before = own.write(["a"], max_new_tokens=4)
+    own.release()
+    assert "model" not in vars(own)
+    assert own.write(["a"], max_new_tokens=4) == before
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from xalign_models.ranking.rotation import polar, polar_by_either, polar_by_products
+from xalign_models.ranking.pairs import polar, polar_by_either, polar_by_products
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e8])

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
-from xalign_models.ranking.similarity import linear_cka, rsa
+from xalign_tasks.analyses.pivot_layers import linear_cka, rsa
 
 
 def two_spaces(n=60, d=8, m=5, noise=1.0, seed=0):

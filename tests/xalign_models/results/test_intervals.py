@@ -56,7 +56,7 @@ def test_pseudo_values_are_those_of_leaving_a_language_out() -> None:
         left = [scores[[name not in codes for codes in spoken]].mean() for name in names]
         assert found.languages == pytest.approx([len(names) * scores.mean() - (len(names) - 1) * mean for mean in left])
         assert found.shares.sum() == pytest.approx(scores.mean())
-        assert found.cells.sum(axis=1) == pytest.approx(0)
+        assert found.cells.sum(axis=1) == pytest.approx(0, abs=1e-6)  # float32
 
 
 def test_without_noise_of_sentences_the_interval_is_students() -> None:
@@ -172,3 +172,22 @@ def test_board_has_intervals_and_marks_ties(put, tmp_path) -> None:
     assert (top.low, top.high) == pytest.approx((100 * interval.low, 100 * interval.high), abs=1e-3)
     assert cells["xalign/plain__tiny"].ranks == (3, 3)
     assert {name for name, cell in cells.items() if cell.best or cell.tied} == {*names} - {"xalign/plain__tiny"}
+
+
+@pytest.mark.parametrize("languages", [FEWEST - 1, FEWEST + 3])
+def test_the_pairs_of_many_models_are_tested_as_two_are(languages: int) -> None:
+    """With equal models, a model apart in a few sentences, and sentences that some subsets lack."""
+    rng = np.random.default_rng(9)
+    first = rng.random((languages, 120)) < 0.6
+    few = first.copy()
+    few[0, :7] ^= True
+    models = [first, first, few, *(rng.random((4, languages, 120)) < 0.7)]
+    keys = [f"s{place:02}" for place in range(languages)]
+    samples = [
+        Sample.of({key: row[: 120 - place] for place, (key, row) in enumerate(zip(keys, hits, strict=True))},
+                  {key: (key,) for key in keys})
+        for hits in models
+    ]  # fmt: skip
+    expected = [estimate(one - other).p for one, other in itertools.combinations(samples, 2)]
+    assert pair_tests(samples) == pytest.approx(expected, rel=1e-4)
+    assert expected[0] == 1

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from xalign_models.training.losses import DistillationLoss
+from xalign_models.training.objective import DistillationLoss
 
 
 class Given(torch.nn.Module):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from xalign_models.training.losses import contrastive_loss, cosine
+from xalign_models.training.objective import contrastive_loss, cosine
 
 
 def test_cosines_are_not_rounded_under_autocast():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from accelerate.data_loader import BatchSamplerShard
 
-from xalign_models.training.sampling import InOrder
+from xalign_models.training.session import InOrder
 
 
 def batches(count, size, epoch=0, seed=0, **options):

@@ -22,9 +22,9 @@ from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
 from xalign_models.training.lira.module import LiRA
-from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
 from xalign_tasks.analyses.base import statistics
+from xalign_tasks.analyses.deviation import bound_printed, bound_safe
 from xalign_tasks.analyses.sentences import Sentences
 
 TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)]

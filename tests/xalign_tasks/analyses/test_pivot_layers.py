@@ -9,8 +9,8 @@ from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
 from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
-from xalign_models.ranking.similarity import linear_cka
 from xalign_tasks.analyses import discrimination, pivot_layers
+from xalign_tasks.analyses.pivot_layers import linear_cka
 from xalign_tasks.perturbations import KINDS, perturbed
 
 

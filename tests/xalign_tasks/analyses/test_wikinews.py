@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from xalign_models.errors import DataError
-from xalign_tasks.analyses.wikinews import gather, lower_half, open_wikinews
+from xalign_tasks.analyses.mapping_texts import gather, lower_half, open_wikinews
 
 ROWS = [
     {"pageid": 1, "lang": "en", "title": "Rain", "text": "It rained."},

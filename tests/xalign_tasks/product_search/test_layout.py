@@ -68,12 +68,12 @@ def test_the_stand_in_s_files_are_read_as_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "row", "why"),
     [
-        ("queries", "{", "is not JSON"),
-        ("queries", "[]", "is not an object"),
-        ("queries", {"text": "a"}, "no id in the field 'id'; the row's fields are text"),
+        ("queries", "{", "not JSON"),
+        ("queries", "[]", "an object was expected"),
+        ("queries", {"text": "a"}, "no id in the field 'id'; the fields are text"),
         ("queries", {"id": True, "text": "a"}, "no id in the field 'id'"),
         ("queries", {"id": "q1", "text": " "}, "no text in the field 'text'"),
-        ("queries", {"id": "q1", "text": "other"}, "'q1' has two different texts"),
+        ("queries", {"id": "q1", "text": "other"}, "'q1' is repeated"),
         ("corpus", {"id": "i1", "title": "a"}, "no text in the field 'text'"),
         ("corpus", {"id": "i9", "text": "a", "lang": "klingonese"}, "klingonese"),
         ("qrels/test", {"query-id": "q1"}, "no id in the field 'corpus-id'"),

@@ -18,7 +18,7 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.generation.language_model import Completion, LanguageModel
 from xalign_models.plugins import ANALYSES
 from xalign_tasks.reasoning import mgsm, xcsqa
-from xalign_tasks.reasoning.answers import final_number, to_number
+from xalign_tasks.reasoning.mgsm import final_number, to_number
 from xalign_tasks.reasoning.solvers import Solver
 
 

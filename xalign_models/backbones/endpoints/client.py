@@ -1,7 +1,5 @@
 """HTTP requests to a server, with retries, limits on time and size, and a key that no message shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from time import monotonic
 from typing import Any

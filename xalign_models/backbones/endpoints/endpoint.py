@@ -18,8 +18,7 @@ import numpy.typing as npt
 from torch import nn
 
 from xalign_models.backbones.endpoints import probe
-from xalign_models.backbones.endpoints.settings import Settings, checked_url
-from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.endpoints.settings import METER, Settings, checked_url, estimated_tokens
 from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.streamed import Streamed

@@ -1,7 +1,5 @@
 """OpenAI's embeddings protocol, which vLLM, infinity, Ollama, TEI and most vendors implement."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint

@@ -4,8 +4,6 @@ The first answers are kept in the cache. Batching and other processors change th
 difference means another model, whose vectors must not be mixed with the stored ones.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from dataclasses import dataclass

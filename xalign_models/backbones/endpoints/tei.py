@@ -1,7 +1,5 @@
 """text-embeddings-inference by its own API, which truncates long texts and names the model that it serves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Translators into English: language models, translation models, references and files, with journals."""
 
-from __future__ import annotations
-
 from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.generation.translators.cleaning import Cleaned, clean
 from xalign_models.generation.translators.running import Translations, make_translator, translate_all

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from xalign_models.errors import ModelError
 from xalign_models.generation.language_model import Completion
+from xalign_models.generation.served import short_name
 from xalign_models.specs import Dtype
 
 
@@ -44,7 +45,8 @@ class TranslatorSpec:
 
     Attributes:
         kind: Source of the translations.
-        model: Asset, directory or hub id; names of corpora; a file.
+        model: Asset, directory, hub id or, for a served language model, ``openai:MODEL@http://host:8000/v1``; names of
+            corpora; a file.
         options: (name, value): ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens in addition to twice the
             text's, for a model that thinks first) of a language model, ``beams`` of a translation model, ``seed`` of
             corrupted references, ``llm=1`` of a file that a language model wrote.
@@ -88,7 +90,7 @@ class TranslatorSpec:
         """A name for files and tables."""
         parts = [
             self.kind if self.kind in (Kind.REFERENCE, Kind.CORRUPTED) else "",
-            self.model.rstrip("/").rsplit("/", 1)[-1],
+            short_name(self.model),
             *(f"{name}{value}" for name, value in self.options),
         ]
         return re.sub(r"[^\w.-]+", "-", "-".join(filter(None, parts)))
@@ -121,11 +123,19 @@ class Translator(ABC):
         """Whether it translates from a language, by canonical code (None: unknown)."""
         return True
 
+    def release(self) -> None:
+        """Free the memory of a model's weights, which are loaded again when they are needed."""
+        if (model := self.__dict__.get("model")) is not None:
+            model.release()
+
     @property
     @abstractmethod
     def identity(self) -> str:
         """Hex digits that identify everything that determines the output: weights or content, prompt, options."""
 
     @abstractmethod
-    def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Raw output for each text; all are in one language, by canonical code (None: unknown)."""
+    def translate(self, texts: Sequence[str], language: str | None) -> Sequence[Completion | ModelError]:
+        """Raw output for each text; all are in one language, by canonical code (None: unknown).
+
+        A served model gives an error for a text that it did not answer.
+        """

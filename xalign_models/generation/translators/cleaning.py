@@ -1,7 +1,5 @@
 """Removes wrappers from a translator's output, and detects invalid translations."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

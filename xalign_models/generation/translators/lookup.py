@@ -1,7 +1,5 @@
 """Existing translations: references of a parallel corpus, corrupted references, or a file."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,14 +1,13 @@
 """Translation by models: prompted causal language models, and sequence-to-sequence models such as opus-mt or NLLB."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.errors import LanguageError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.generation.language_model import Completion, LanguageModel
+from xalign_models.generation.served import ServedModel, open_writer
 from xalign_models.generation.translators.base import Translator
 from xalign_models.languages import display_name, to_flores, to_iso639_1
 from xalign_models.specs import digest
@@ -42,32 +41,32 @@ class CausalTranslator(Translator):
     """
 
     @cached_property
-    def model(self) -> LanguageModel:
+    def model(self) -> LanguageModel | ServedModel:
         """The prompted model."""
-        return LanguageModel(self.spec.model, device=self.device, dtype=self.dtype)
+        return open_writer(self.spec.model, self.device, self.dtype)
 
     @cached_property
     def identity(self) -> str:
-        """Digest of weights, prompt and options."""
-        return digest("llm", self.model.resolved.fingerprint, REQUEST, SHOTS, self.spec.options)[:16]
+        """Digest of weights or, for a served model, its name and address; and of prompt and options."""
+        return digest("llm", self.model.fingerprint, REQUEST, SHOTS, self.spec.options)[:16]
 
     def prompt(self, text: str, language: str | None) -> str:
         """The prompt of a text."""
         name = UNKNOWN if language is None else display_name(language)
-        if self.model.tokenizer.chat_template:
+        if self.model.chats:
             language_name = "foreign-language" if language is None else name
             return self.model.chat(REQUEST.format(language=language_name, text=text))
         shots = SHOTS[: int(self.options.get("shots", len(SHOTS)))]
         lines = [f"{shot_language}: {source}\nEnglish: {english}\n" for shot_language, source, english in shots]
         return "\n".join([*lines, f"{name}: {' '.join(text.split())}\nEnglish:"])
 
-    def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
+    def translate(self, texts: Sequence[str], language: str | None) -> Sequence[Completion | ModelError]:
         """Completions of at most twice as many tokens as the longest text, plus a few."""
-        longest = max(map(len, self.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]))
+        longest = max(map(self.model.length, texts))
         return self.model.write(
             [self.prompt(text, language) for text in texts],
             max_new_tokens=2 * longest + int(self.options.get("extra", EXTRA)),
-            stop=() if self.model.tokenizer.chat_template else ("\n",),
+            stop=() if self.model.chats else ("\n",),
             temperature=float(self.options.get("temperature", 0)),
             seed=int(self.options.get("seed", 0)),
         )

@@ -1,7 +1,5 @@
 """Translates many texts in batches, each text once; translations in the journal are reused."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.journal import Journal, batched, default_folder
+from xalign_models.generation.served import raise_first
 from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.generation.translators.cleaning import Cleaned, clean
 from xalign_models.generation.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
@@ -89,7 +88,9 @@ class Translations:
     def _known(self, text: str, lang: str | None) -> Cleaned | None:
         """The existing translation of a text; None if it can be made."""
         if self.translator.instant:
-            return clean(self.translator.translate([text], lang)[0].text, text, lang)
+            (found,) = self.translator.translate([text], lang)
+            raise_first([found])
+            return clean(found.text, text, lang)  # type: ignore[union-attr]
         if record := self._journal.get(lang, text):
             return Cleaned(record["translation"], record["problem"])
         return None if self.translator.knows(lang) else Cleaned("", UNKNOWN)
@@ -109,12 +110,15 @@ class Translations:
         bar.update(len(texts) - len(possible))
         for lang, group in groupby(possible, key=lambda item: item[1]):
             for batch in batched((text for text, _ in group), self.batch_size):
-                records = []
-                for text, output in zip(batch, self.translator.translate(batch, lang), strict=True):
+                records, outputs = [], self.translator.translate(batch, lang)
+                for text, output in zip(batch, outputs, strict=True):
+                    if isinstance(output, ModelError):
+                        continue
                     translation, problem = clean(output.text, text, lang, finished=output.finished)
                     records.append({"lang": lang, "text": text, "translation": translation, "problem": problem})
                 journal.append(records)
-                summary.translated += len(batch)
+                summary.translated += len(records)
+                raise_first(outputs)  # once the answered texts are kept
                 summary.problems.update(record["problem"] for record in records if record["problem"])
                 bar.update(len(batch))
 
@@ -141,19 +145,22 @@ class Translations:
 def translate_all(
     texts: Iterable[LanguageText], translators: Sequence[Translations], total: int | None = None
 ) -> dict[str, Summary]:
-    """Translate a stream of texts with each translator; texts in the journals are skipped.
+    """Translate texts with each translator, one after the other; texts in the journals are skipped.
 
-    Memory grows by 24 bytes per translated text.
+    A translator's weights are released before the next one's are loaded. With a single translator the texts may be a
+    stream: memory then grows by 24 bytes per translated text.
 
     Returns:
         Counts of the texts by outcome, for each translator.
     """
     summaries = {str(translator.translator.spec): Summary() for translator in translators}
     expected = None if total is None else total * len(translators)
+    texts = texts if len(translators) == 1 else list(texts)
     with live(total=expected, desc="translate", unit=" texts") as bar:
-        for chunk in distinct(texts):
-            for translator in translators:
+        for translator in translators:
+            for chunk in distinct(texts):
                 translator.fill(chunk, summaries[str(translator.translator.spec)], bar)
+            translator.translator.release()
     return summaries
 
 

@@ -1,7 +1,5 @@
 """Few-shot contrastive alignment: LoRA matrices trained on a few translations."""
 
-from __future__ import annotations
-
 from xalign_models.training.contrastive.config import ContrastiveConfig
 
 __all__ = ["ContrastiveConfig"]

@@ -1,7 +1,5 @@
 """The hyperparameters of few-shot contrastive alignment, as in the paper."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

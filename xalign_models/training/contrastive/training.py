@@ -1,34 +1,79 @@
 """Few-shot contrastive alignment: LoRA matrices on every linear layer, from a backbone's spec to the trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
 from xalign_models import corpora
 from xalign_models.backbones import adapters, loading
 from xalign_models.configuration import to_mapping
-from xalign_models.errors import ModelError
+from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.errors import DataError, ModelError
 from xalign_models.languages import TaggedText
 from xalign_models.models import building
 from xalign_models.specs import Dtype, ModelSpec
-from xalign_models.training import losses
+from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.contrastive.pairs import held_out_pairs, training_pairs
-from xalign_models.training.instruments import Retrieval
+from xalign_models.training.instruments import MEASURED, Retrieval
+from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
-if TYPE_CHECKING:
-    from datasets import Dataset
+
+def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
+    """(anchor, positive) for each language: pivot to language, then language to pivot, over the first rows.
+
+    Arabic and Spanish give EN-AR, AR-EN, EN-ES and ES-EN, ``4 * samples`` pairs. Both directions are used, so that
+    every language occurs among the negatives. Rows with an empty side are skipped.
+
+    Raises:
+        DataError: The corpus has no translations, or too few rows.
+        LanguageError: The corpus does not have the language.
+    """
+    pairs: list[tuple[TaggedText, TaggedText]] = []
+    for language in config.languages:
+        rows = _rows(corpus, language, config.pivot)
+        if len(rows) < config.samples:
+            raise DataError(
+                f"samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
+                f"{config.pivot}; ask for at most that many."
+            )
+        subset = rows[: config.samples]
+        pairs += [(pivot, text) for text, pivot in subset] + subset
+    return pairs
+
+
+def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
+    """(text, pivot) of the rows after the training rows, as many of each language as the corpus allows.
+
+    Rows that share a text with a training row are left out.
+    """
+    pairs: list[tuple[TaggedText, TaggedText]] = []
+    for language in config.languages:
+        rows = _rows(corpus, language, config.pivot)
+        trained = {text for row in rows[: config.samples] for text in row}
+        later = [row for row in rows[config.samples :] if not trained & {*row}]
+        pairs += later[: MEASURED // len(config.languages)]
+    return pairs
+
+
+def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[TaggedText, TaggedText]]:
+    if pivot == ENGLISH:
+        sides = corpus.pair(language)
+    else:
+        columns = corpus.parallel((language, pivot))
+        sides = columns[language], columns[pivot]
+    rows = zip(*sides, strict=True)
+    return [(TaggedText(a, language), TaggedText(b, pivot)) for a, b in rows if a.strip() and b.strip()]
+
 
 CHECKPOINT_STEPS = 5
 """Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
@@ -49,7 +94,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     """
     if spec.alignment or spec.backbone.tuned:
         raise ModelError(f"--backbone: {spec.name} is already aligned or trained; give its backbone.")
-    dtype = config.dtype or spec.backbone.dtype
+    dtype = frozen_dtype(spec.backbone, config.dtype)
     config = dataclasses.replace(config, dtype=dtype)
     loaded = ModelSpec(dataclasses.replace(spec.backbone, dtype=dtype))
     device = training_device(device)
@@ -79,8 +124,6 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
     def __init__(self, dataset: Dataset, **options: Any) -> None:
-        from datasets import Dataset
-
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
@@ -105,7 +148,7 @@ def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> t
     Only anchors are scored against positives; the other direction is a separate pair.
     """
     mini_batch = config.batch_size if config.cached else None
-    return losses.contrastive_loss(model, config.tau, mini_batch, gather=config.cached)
+    return objective.contrastive_loss(model, config.tau, mini_batch, gather=config.cached)
 
 
 def fit(
@@ -124,8 +167,6 @@ def fit(
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
-    from datasets import Dataset  # not where losses alone are timed
-
     rows = {side: [pair[i]._asdict() for pair in pairs] for i, side in enumerate(("anchor", "positive"))}
     batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None

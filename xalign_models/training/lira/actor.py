@@ -1,7 +1,5 @@
 """The actor, which chooses a translation, and its reward (eqs. 6 to 8)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

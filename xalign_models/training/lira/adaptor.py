@@ -1,7 +1,5 @@
 """The adaptor, which maps both token streams into one space, and the anchor loss there (eqs. 4 and 5)."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import torch

@@ -105,7 +105,7 @@ class Arca(Objective):
         batch = self.examples.rows([row["row"] for row in rows])
         return self.module.features_of(batch.texts, batch.candidates)
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def loss(self, features: dict[str, Any]) -> Tensor:
         """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate.
 
         The texts of all processes form one batch, and every process makes the same draws for all of them.
@@ -128,7 +128,7 @@ class Arca(Objective):
             "anchor_loss": float(anchor.detach()),
             "reward": float(contested.mean()) if len(contested) else None,
         }
-        return {**features, "loss": policy + self.config.eta * anchor}
+        return policy + self.config.eta * anchor
 
     def step(self) -> dict[str, Any]:
         """Both losses, and the mean reward of the texts with more than one candidate."""

@@ -12,7 +12,8 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.generation.critics import Judged, Scores
 from xalign_models.generation.translators import Translations, TranslatorSpec
-from xalign_models.generation.translators.running import distinct
+from xalign_models.generation.translators.running import distinct, translate_all
+from xalign_models.languages import TaggedText
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,16 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
             f"pass@{k}: there are {len(models)} language models among the translators and {slots} candidates per text."
         )
     return (*models[:k], *[spec for spec in translators if not spec.is_llm][: slots - k])
+
+
+def translate(texts: Sequence[TaggedText], source: CandidateSource) -> None:
+    """Make the missing translations of texts, and then their scores, with the weights of one model at a time."""
+    if source.online:
+        pairs = [(text.text, text.lang) for text in texts]
+        translate_all(pairs, source.translations)
+        if source.scores is not None:
+            judge_all(pairs, source.translations, source.scores)
+            source.scores.critic.model.release()
 
 
 def judge_all(texts: Iterable[tuple[str, str | None]], translations: Sequence[Translations], scores: Scores) -> None:

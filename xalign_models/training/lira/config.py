@@ -1,7 +1,5 @@
 """Configuration of a LiRA model and its training; the defaults are the paper's where it states them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -26,8 +24,8 @@ from xalign_models.generation.translators import TranslatorSpec
 from xalign_models.specs import Dtype
 from xalign_models.training.lira.actor import RewardWeights
 from xalign_models.training.lira.adaptor import AlignedStreams, Sentence
-from xalign_models.training.lira.correlation import CorrelationConfig
 from xalign_models.training.lira.ndcg import RetrievalConfig
+from xalign_models.training.lira.ranks import CorrelationConfig
 
 
 class Stream(StrEnum):
@@ -91,9 +89,9 @@ class Design:
         centre: Subtract the mean token of the training translations from the English stream. Otherwise the mean alone
             satisfies the anchor loss, and a text is as near to any translation as to its own.
         paths: Streams that the fusion reads.
-        residual: Whether the embedding is the English model's own vector of the chosen translation (the mean of its
-            last hidden states) plus the fused vector times a trained gate that starts at zero. English texts then stay
-            near their original vectors. Not in the paper.
+        residual: Whether the embedding is the English model's own vector of the chosen translation, as published with
+            its pooling and prompt, plus the fused vector times a trained gate that starts at zero. English texts then
+            stay near their original vectors. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"

@@ -1,4 +1,4 @@
-"""Training data of both stages: texts to translate, pairs with a similarity score, queries with documents."""
+"""Text of LiRA: training data of both stages, and the texts of files, corpora and trainings to translate."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import csv
 import hashlib
 import io
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xalign_models import corpora
-from xalign_models.corpora import ENGLISH, file_digest
+from xalign_models.corpora import ENGLISH, file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.files import MOST_JSON, read_bytes
 from xalign_models.generation.journal import read_records
-from xalign_models.languages import TaggedText, canonical, from_iso639_1
+from xalign_models.languages import LanguageText, TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
-from xalign_models.training.lira.config import ArcaConfig, LasrConfig
+from xalign_models.training.lira.config import ArcaConfig, LasrConfig, LiraConfig
+from xalign_models.training.lira.module import language_prompts
 
 STSB = "stsb_multi_mt"
 MEASURED = 512
@@ -106,6 +107,22 @@ class Split:
         self.datasets.add(name)
         return list(read_records(path, fields, parse))
 
+    def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
+        """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
+
+        All other rows would be translated and never seen.
+
+        Raises:
+            DataError: There are sources, and no row to train on.
+        """
+        count = None if steps is None else max(1, steps * batch_size)
+        if count is not None and count < len(self.train):
+            rows = random.Random(seed).sample(range(len(self.train)), count)
+            self.train = [self.train[row] for row in sorted(rows)]
+            step = -(-len(self.held_out) // min(count, MEASURED)) or 1
+            self.held_out = self.held_out[::step]
+        return self.checked()
+
     def checked(self) -> Split:
         """The split itself.
 
@@ -128,7 +145,7 @@ def foreign_texts(config: ArcaConfig) -> Split:
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
             split.add([foreign for foreign, _ in pairs], config.held_out)
-    return split.checked()
+    return split.drawn(config.max_steps, config.batch_size, config.seed)
 
 
 def searches(config: LasrConfig) -> Split:
@@ -148,7 +165,7 @@ def searches(config: LasrConfig) -> Split:
         for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
             split.add(turned, config.held_out)
-    return split.checked()
+    return split.drawn(config.max_steps, config.retrieval_batch, config.seed)
 
 
 def rated(config: LasrConfig) -> Split:
@@ -174,7 +191,7 @@ def rated(config: LasrConfig) -> Split:
             split.add(split.file(name, "text1, text2, lang1, lang2, score", _rated)[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
-    return split.checked()
+    return split.drawn(config.max_steps, config.ranking_batch, config.seed)
 
 
 def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
@@ -232,3 +249,59 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))
     return [pair for pair in pairs if _is_full(pair)]
+
+
+def with_prompts(texts: Iterable[LanguageText]) -> list[LanguageText]:
+    """Texts with their language where LiRA has a prompt for it, else with None."""
+    prompts = dict(language_prompts())
+    return [(text, code if code in prompts else None) for text, code in texts]
+
+
+def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
+    """The lines of a text file in one language, or the ``text`` and ``lang`` of JSON lines.
+
+    Args:
+        path: The file; one that ends in ``.jsonl`` holds JSON lines.
+        languages: Canonical codes: the language of a text file, or the languages to keep of JSON lines; empty for all.
+
+    Raises:
+        DataError: A line is malformed, or ``languages`` is not exactly one language of a text file.
+    """
+    if path.suffix != ".jsonl":
+        if len(languages) != 1:
+            raise DataError(f"--texts {path}: name the one language of its lines with --languages.")
+        yield from ((line, languages[0]) for line in read_lines(path))
+        return
+    for text, language in read_records(path, "text and perhaps lang", _text):
+        if not languages or language in languages:
+            yield text, language
+
+
+def _text(record: dict[str, Any]) -> LanguageText:
+    language = record.get("lang")
+    return str(record["text"]), language and canonical(language)
+
+
+def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
+    """The texts of a corpus in the chosen languages except English; all languages if none are chosen.
+
+    Raises:
+        DataError: The corpus is missing.
+    """
+    corpus = corpora.load(name)
+    for language in corpus.languages:
+        if language != ENGLISH and (not languages or language in languages):
+            yield from ((text, language) for text in corpus.texts(language)[:rows])
+
+
+def training_texts(config: LiraConfig) -> list[LanguageText]:
+    """The texts that both stages of a training translate.
+
+    Raises:
+        DataError: A source is missing.
+    """
+    stages = foreign_texts(config.arca), rated(config.lasr), searches(config.lasr)
+    texts, pairs, queries = ([*split.train, *split.held_out] for split in stages)
+    texts += [text for row in pairs for text in (row.first, row.second)]
+    texts += [text for row in queries for text in row]
+    return [(text.text, text.lang) for text in texts if text.lang != ENGLISH]

@@ -1,7 +1,5 @@
 """Stage 2: the fusion learns similarity and retrieval; histories of earlier batches compensate for small ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +15,11 @@ from xalign_models.generation.journal import batched
 from xalign_models.languages import TaggedText
 from xalign_models.progress import live
 from xalign_models.training.lira.config import LasrConfig
-from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, document_id
-from xalign_models.training.lira.module import LiRA, grow, unpack
+from xalign_models.training.lira.module import LiRA, grow, part_of, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
+from xalign_models.training.lira.ranks import similarity
 from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, process_count, shared
 
@@ -41,7 +39,8 @@ class Streams:
 
         def read(start: int) -> tuple[Tensor, ...]:
             batch = [text._asdict() for text in distinct[start : start + batch_size]]
-            streams = network.streams(*unpack(batch_to_device(module.preprocess(batch), network.device)))
+            features = batch_to_device(module.preprocess(batch), network.device)
+            streams = network.streams(*unpack(features), part_of(features, "own"))
             bar.update(len(batch) * process_count())
             return tuple(stream.half().cpu() for stream in streams)
 
@@ -105,7 +104,7 @@ class Lasr(Objective):
         network = self.module.network
         return network.fuse(*self.streams(texts, network.device))
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def loss(self, features: dict[str, Any]) -> Tensor:
         """The sum of the losses of a batch of pairs (eq. 34) and of a batch of queries (eq. 44)."""
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
@@ -115,7 +114,7 @@ class Lasr(Objective):
             loss = loss + self.config.ranking_weight * self._rank(pairs)
         if len(queries):
             loss = loss + self._search(queries)
-        return {**features, "loss": loss}
+        return loss
 
     def step(self) -> dict[str, Any]:
         """Average the weights, refresh the queue if it is due, and return the parts of the loss."""

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +14,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules.input_module import InputModule
 from sentence_transformers.util import batch_to_device
+from torch import nn
 
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
+from xalign_models.backbones.loading import prompt_in
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.configuration import from_mapping, to_mapping
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
 from xalign_models.generation.critics import Critic, Scores
@@ -29,6 +33,7 @@ from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import ArcaOutput, Features, Network
+from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import process_count
 
 WEIGHTS = "lira.safetensors"
@@ -94,9 +99,9 @@ class LiRA(InputModule):
             raise ModelError(f"{aligned[0]} {names[aligned[0]]} is an aligned model; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}
         english = backbones["english"]
-        backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
-        encoder, fusing = (_open(part, spec) for part, spec in backbones.items())
-        return cls(Network(encoder, fusing, design, seed), backbones)
+        backbones["english"] = dataclasses.replace(english, dtype=frozen_dtype(english, design.dtype))
+        (encoder, _), (fusing, rest) = (_open(part, spec) for part, spec in backbones.items())
+        return cls(Network(encoder, fusing, design, seed, rest), backbones)
 
     @property
     def design(self) -> Design:
@@ -159,17 +164,28 @@ class LiRA(InputModule):
     def features_of(self, texts: Sequence[str], candidates: Candidates) -> Features:
         """Features of texts for the encoder and of all their candidates for the English path, with mask and scores."""
         prompt = dict(self.backbones["multilingual"].prompts).get("default")
+        flat = [text for row in candidates.texts for text in row]
         parts = {
-            "candidates": self.tokenize_english([text for row in candidates.texts for text in row]),
+            "candidates": self.tokenize_english(flat),
             "text": self.network.encoder.preprocess(list(texts), prompt=prompt),
         }
+        if self.design.residual:
+            own = self.network.english.preprocess(flat, prompt=self._english_prompt or None)
+            if "prompt_length" in own:  # for a pooling that skips the prompt
+                own["prompt_length"] = torch.full((len(flat),), own["prompt_length"])
+            parts["own"] = own
         named = ((f"{part}.{name}", value) for part, features in parts.items() for name, value in features.items())
         tensors = {name: value for name, value in named if torch.is_tensor(value)}
         return {**tensors, "scores": candidates.scores, "candidate_mask": candidates.mask}
 
+    @cached_property
+    def _english_prompt(self) -> str:
+        """The English model's own prompt of an English text without a task."""
+        return prompt_in(loading.open_backbone(self.backbones["english"]).prompts, ENGLISH)
+
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d_m) of unit length."""
-        features["sentence_embedding"] = self.network(*unpack(features))
+        features["sentence_embedding"] = self.network(*unpack(features), part_of(features, "own"))
         return features
 
     @torch.inference_mode()
@@ -223,8 +239,9 @@ class LiRA(InputModule):
             raise ModelError(f"{root} is not the directory of a LiRA model; download the model first.")
         saved = config["backbones"]
         backbones = {part: ModelSpec.from_dict({"backbone": fields}).backbone for part, fields in saved.items()}
-        encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
-        network = Network(encoder, english, from_mapping(Design, config["design"]))
+        opened = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
+        (encoder, _), (english, rest) = opened
+        network = Network(encoder, english, from_mapping(Design, config["design"]), rest=rest)
         restore(network, load_file(root / WEIGHTS), config["lora"])
         history = read_json(root / HISTORY, list) if (root / HISTORY).is_file() else ()
         return cls(
@@ -239,11 +256,13 @@ class LiRA(InputModule):
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
     """The network's arguments, from a tokenised batch."""
-    parts = [
-        {name.partition(".")[2]: value for name, value in features.items() if name.startswith(f"{part}.")}
-        for part in ("text", "candidates")
-    ]
-    return parts[0], parts[1], features["scores"], features["candidate_mask"]
+    text, candidates = (part_of(features, part) for part in ("text", "candidates"))
+    return text, candidates, features["scores"], features["candidate_mask"]
+
+
+def part_of(features: dict[str, Any], part: str) -> Features:
+    """The features of a part of a tokenised batch: ``text``, ``candidates`` or ``own``."""
+    return {name.partition(".")[2]: value for name, value in features.items() if name.startswith(f"{part}.")}
 
 
 def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping[str, int] | None) -> None:
@@ -270,11 +289,14 @@ def grow(network: Network, *, rank: int, alpha: int, seed: int = 0) -> None:
     network.requires_grad_(False)
 
 
-def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) -> LanguageTransformer:
-    first = loading.open_backbone(spec).modules("cpu")[0]
+def _open(
+    part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None
+) -> tuple[LanguageTransformer, tuple[nn.Module, ...]]:
+    """A backbone's transformer, and the modules that follow it."""
+    first, *rest = loading.open_backbone(spec).modules("cpu")
     if not isinstance(first, LanguageTransformer) or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"{part} {spec.name} is not a transformer, so it has no stream of tokens.")
     if base is not None and (first.base or {}).get("fingerprint") != base["fingerprint"]:
         raise ModelError(f"This model was trained on another version of {spec.model} than the installed one.")
     first.prompts = {}
-    return first
+    return first, tuple(rest)

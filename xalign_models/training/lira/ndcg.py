@@ -1,7 +1,5 @@
 """The loss on retrieval data: soft nDCG@k with safe negatives, a top-1 hinge, and control of mean and variance."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import torch

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.checkpoint import is_decoder_only
 from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.errors import ModelError
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.actor import Actor
 from xalign_models.training.lira.adaptor import Adaptor, AlignedStreams, cosines
@@ -101,11 +103,20 @@ class Fusion(nn.Module):
 class Network(nn.Module):
     """Two paths into one space, an actor that chooses a translation, and the fusion of both streams.
 
-    ``encoder`` is the multilingual path g, ``english`` the English path h, whose transformer also fuses.
+    ``encoder`` is the multilingual path g, ``english`` the English path h, whose transformer also fuses, and ``rest``
+    the modules that follow it in the published English model, for a residual.
+
+    Raises:
+        ModelError: The published English model's vectors have another width than its transformer, for a residual.
     """
 
     def __init__(
-        self, encoder: LanguageTransformer, english: LanguageTransformer, design: Design, seed: int = 0
+        self,
+        encoder: LanguageTransformer,
+        english: LanguageTransformer,
+        design: Design,
+        seed: int = 0,
+        rest: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
         self.encoder, self.english, self.design = encoder, english, design
@@ -119,9 +130,18 @@ class Network(nn.Module):
             torch.manual_seed(seed)
             self.adaptor = Adaptor(encoder.get_embedding_dimension(), width, design.sides, design.sentence)
             self.actor = Actor()
-            self.fusion = Fusion(width, inner, causal=isinstance(english, PromptEOL), scale=self._scale())
+            causal = is_decoder_only(english.model.config)
+            self.fusion = Fusion(width, inner, causal=causal, scale=self._scale())
         if design.residual:
             self.gate = nn.Parameter(torch.zeros(english.get_embedding_dimension()))
+            self.rest = nn.ModuleList(rest)
+            modules: list[Any] = [part for part in rest if hasattr(part, "get_embedding_dimension")]
+            widths = [part.get_embedding_dimension() for part in modules]
+            if widths and widths[-1] != len(self.gate):
+                raise ModelError(
+                    f"design.residual: the English model's vectors have {widths[-1]} dimensions and its transformer "
+                    f"{len(self.gate)}; choose another design.english."
+                )
         self.centre: Tensor
         self.register_buffer("centre", torch.zeros(width))
         self.requires_grad_(False)
@@ -191,16 +211,31 @@ class Network(nn.Module):
         """Eq. 27: masked mean of the untrained English model's last hidden states, (n, d), to measure eps2."""
         return temporal_pool(self._english_states(features), features["attention_mask"], 1)[:, 0]
 
+    @torch.no_grad()
+    def published(self, features: Features) -> Tensor:
+        """The untrained English model's own vectors (n, d): all its modules on its transformer's output."""
+        with self._untuned():
+            features = self.english(dict(features))
+            for module in self.rest:
+                features = module(features)
+        return exact(features["sentence_embedding"])
+
     def _english_states(self, features: Features) -> Tensor:
         """Last hidden states (n, l, d) of the English transformer without LoRA."""
+        with self._untuned():
+            states: Tensor = self.english.embed_tokens(dict(features))[self.english.module_output_name]
+        return states
+
+    @contextmanager
+    def _untuned(self) -> Iterator[None]:
+        """Without LoRA on the English transformer."""
         if self.lora:
             self.english.model.disable_adapters()
         try:
-            states: Tensor = self.english.embed_tokens(dict(features))[self.english.module_output_name]
+            yield
         finally:
             if self.lora:
                 self.english.model.enable_adapters()
-        return states
 
     def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> ArcaOutput:
         """Both paths of n texts and the actor's probabilities of their candidates (eqs. 3 to 6).
@@ -214,10 +249,13 @@ class Network(nn.Module):
         observed = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
         return ArcaOutput(multilingual, english, similarity, self.actor(actors.features(scores, observed), mask))
 
-    def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    def streams(
+        self, text: Features, candidates: Features, scores: Tensor, mask: Tensor, own: Features
+    ) -> tuple[Tensor, ...]:
         """The streams of a text and of its most probable candidate, (n, S, d_h) each, of unit length.
 
-        With a residual, also the English model's own vector (n, d_m) of that candidate, of unit length.
+        With a residual, also the English model's own vector (n, d_m) of that candidate, of unit length; ``own`` are the
+        candidates' features with the English model's prompt.
         """
         choice = self.choose(text, candidates, scores, mask)
         best = choice.log_probabilities.argmax(dim=1)
@@ -226,8 +264,7 @@ class Network(nn.Module):
         if not self.design.residual:
             return fused_streams
         places = rows * mask.shape[1] + best
-        chosen = {name: value[places] for name, value in candidates.items() if torch.is_tensor(value)}
-        return *fused_streams, unit(self.english_sentence(chosen))
+        return *fused_streams, unit(self.published({name: value[places] for name, value in own.items()}))
 
     def fuse(self, multilingual: Tensor, english: Tensor, residual: Tensor | None = None) -> Tensor:
         """Embeddings (n, d_m) of unit length from two streams (n, S, d_h) and, if given, the residual (n, d_m)."""
@@ -236,9 +273,9 @@ class Network(nn.Module):
         fused = unit(self.fusion(self.english.model, streams))
         return fused if residual is None else unit(residual + self.gate * fused)
 
-    def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor, own: Features) -> Tensor:
         """Embeddings (n, d_m) of unit length of n texts."""
-        return self.fuse(*self.streams(text, candidates, scores, mask))
+        return self.fuse(*self.streams(text, candidates, scores, mask, own))
 
 
 def unit(x: Tensor) -> Tensor:

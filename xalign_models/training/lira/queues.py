@@ -1,7 +1,5 @@
 """First-in first-out histories, without gradients, that compensate for small batches."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from xalign_models.training.lira.correlation import CorrelationConfig, correlation_loss
-from xalign_models.training.lira.ranks import exact
+from xalign_models.training.lira.ranks import CorrelationConfig, correlation_loss, exact
 
 
 class CorrQueue:

@@ -1,7 +1,5 @@
 """LiRA, from a configuration to the directory of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,28 +12,70 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import assets
 from xalign_models.backbones import loading, policy
 from xalign_models.configuration import to_mapping
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
+from xalign_models.generation.critics import MOST_TOKENS, parse_critic
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
+from xalign_models.generation.translators.base import Kind
+from xalign_models.generation.translators.models import EXTRA
+from xalign_models.models.metadata import published_datasets
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
-from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
 from xalign_models.training.lira.arca import Arca, Examples, history
-from xalign_models.training.lira.candidates import CandidateSource, at_k
+from xalign_models.training.lira.candidates import CandidateSource, at_k, translate
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
 from xalign_models.training.lira.lasr import Lasr
 from xalign_models.training.lira.module import LiRA, language_prompts
+from xalign_models.training.plan import FLOPS, TRAINED, Row, frozen_dtype, size_of, writing
 from xalign_models.training.processes import process_count, share_of
-from xalign_models.training.sampling import InOrder
-from xalign_models.training.session import Fit, Log, train_once, training_device
+from xalign_models.training.session import Fit, InOrder, Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
 Stage = TypeVar("Stage", Arca, Lasr)
 
 HINT = "lower the learning rates, or raise tau"
+TOKENS = 40
+"""Tokens of a text in a plan."""
 CHECKPOINT_STEPS = 50
 """Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
+
+
+def plan(config: LiraConfig, texts: int) -> list[Row]:
+    """Texts or steps, time and memory of each part: translators, critic and both stages.
+
+    Args:
+        config: The configuration.
+        texts: Number of distinct texts to translate; each has :data:`TOKENS` tokens.
+
+    Raises:
+        AssetError: A checkpoint is unavailable.
+    """
+    design, arca, lasr, rows = config.design, config.arca, config.lasr, list[Row]()
+    for spec in map(TranslatorSpec.parse, design.translators):
+        if spec.kind in (Kind.LLM, Kind.MT) and not spec.model.startswith("openai:"):
+            tokens = 2 * TOKENS + int(dict(spec.options).get("extra", EXTRA))
+            rows.append(writing(str(spec), spec.model, texts, tokens))
+    if design.critic and not (model := parse_critic(design.critic)[1]).startswith("openai:"):
+        rows.append(writing(design.critic, model, texts * max(1, len(design.translators)), MOST_TOKENS))
+    encoder = size_of(find_spec(design.multilingual).backbone.model, encoder=True)
+    reader = find_spec(design.english).backbone
+    english, width = size_of(reader.model), 2 if frozen_dtype(reader, design.dtype) is Dtype.BFLOAT16 else 4
+    read, weights = arca.batch_size * TOKENS, 4 * encoder.parameters + width * english.parameters
+    steps = arca.epochs * -(-len(foreign_texts(arca).train) // arca.batch_size)
+    trained = TRAINED * (encoder.parameters - encoder.table) if arca.encoder_rate else 0
+    memory = weights + trained + 2 * encoder.activations(read)
+    rows.append(Row.of("stage arca", arca.max_steps or steps, encoder.flops(read, 3) / FLOPS, memory))
+    pairs, queries = len(rated(lasr).train), len(searches(lasr).train)
+    steps = lasr.epochs * max(-(-pairs // lasr.ranking_batch), -(-queries // lasr.retrieval_batch))
+    fused = 2 * (lasr.ranking_batch + lasr.retrieval_batch) * 2 * design.bins
+    streams = (encoder.flops(texts * TOKENS) + english.flops(texts * TOKENS)) / FLOPS
+    steps = lasr.max_steps or steps
+    seconds = english.flops(fused, 2) / FLOPS + streams / max(1, steps)
+    rows.append(Row.of("stage lasr", steps, seconds, weights + width / 2 * english.activations(fused)))
+    return rows
 
 
 def untrained(config: LiraConfig, output: Path) -> ModelSpec:
@@ -61,6 +101,7 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     def fit(model: SentenceTransformer, folder: Path) -> Log:
         def objective(module: LiRA) -> Arca:
             source = _with_extra(module, arca.extra)
+            translate([*text.train, *text.held_out], source)
             return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
 
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
@@ -72,7 +113,8 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     identity = _identity(fields, config.design, text)
     begin = partial(LiRA.begin, config.design, arca.seed)
     trains = None if arca.max_steps == 0 else fit
-    return _train(names(config.design), output, config.arca_label, identity, text.datasets, begin, trains)
+    datasets = text.datasets | published_datasets(config.design.multilingual, config.design.english)
+    return _train(names(config.design), output, config.arca_label, identity, datasets, begin, trains)
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
@@ -94,6 +136,8 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:
         def objective(module: LiRA) -> Lasr:
+            pairs = (row for split in (ranking, retrieval) for row in (*split.train, *split.held_out))
+            translate([text for row in pairs for text in row[:2] if text.lang != ENGLISH], module.source)
             return Lasr(module, ranking, retrieval, lasr)
 
         rows = {"ranking_batch": len(ranking.train), "retrieval_batch": len(retrieval.train)}

@@ -1,7 +1,5 @@
 """Builds the model of a configuration, with gradients for exactly the parts that a stage trains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,8 +68,9 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
     if stage.gradient_checkpointing:  # a frozen encoder keeps no activations; a frozen language model does
         for part in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
             parts[part].activation_checkpointing_enable({"use_reentrant": False})
-    expected = {name: config.parameters[name] if name in stage.train else 0 for name in parts}
     trained = trainable(parts)
+    counts = config.parameters or trained
+    expected = {name: counts[name] if name in stage.train else 0 for name in parts}
     if trained != expected or sum(trained.values()) != _count(model):
         raise ModelError(
             f"Stage {stage.label!r} is to train {_listed(expected)} weights, but would train {_listed(trained)}; "

@@ -1,7 +1,5 @@
 """Configuration of a LUSIFER model and its two stages."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
@@ -59,8 +57,6 @@ class Stage:
         start: Stage 2: label of the model to start from; None starts with an untrained connector.
         teacher: Stage 2: directory of a model of the same width, whose vectors of the queries are the targets instead
             of a contrast of pairs (not in the paper).
-        decay_at_gain: Stage 1: keep the learning rate constant until soft tokens save this many nats on held-out text,
-            then decay it linearly to the last step; None follows ``scheduler``.
         batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
         mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
             stage 2 caches them, which encodes every text twice. None is the whole batch.
@@ -103,7 +99,6 @@ class Stage:
     gradient_checkpointing: bool = False
     checkpoint_steps: AtLeastOne = 50
     held_out: Share = 0.02
-    decay_at_gain: Positive | None = None
     measure_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:
@@ -120,7 +115,8 @@ class LusiferConfig:
     Attributes:
         encoder: Asset, directory or hub id; None for the language model alone, as a baseline.
         llm: Asset, directory or hub id of a decoder-only model; None for the encoder alone.
-        parameters: Expected number of trained weights of each part; training is refused if the numbers differ.
+        parameters: Expected number of trained weights of each part; training is refused if the numbers differ. Empty
+            expects nothing.
         stages: Stages by number; None for a stage that the configuration lacks.
         name: The backbone's part of the model's name; by default the names of the checkpoints, ``encoder__llm``.
         encoder_revision: Revision of the encoder on the hub.
@@ -140,8 +136,8 @@ class LusiferConfig:
 
     encoder: str | None
     llm: str | None
-    parameters: Mapping[str, int]
     stages: Mapping[int, Stage | None]
+    parameters: Mapping[str, int] = dataclasses.field(default_factory=dict)
     name: str = ""
     encoder_revision: str | None = None
     llm_revision: str | None = None
@@ -171,7 +167,7 @@ class LusiferConfig:
         if number == 1 and "connector" in absent:
             raise ModelError("stages.1 needs both an encoder and an llm; set stages.1 to null.")
         for part in stage.train:
-            if part in absent or part not in self.parameters:
+            if part in absent or (self.parameters and part not in self.parameters):
                 reason = "the model has none" if part in absent else "parameters lacks its number of weights"
                 raise ModelError(f"stages.{number}.train: {part} cannot be trained: {reason}.")
         keys = [data.key(number) for data in stage.data]

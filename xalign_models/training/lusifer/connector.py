@@ -5,8 +5,6 @@ width :math:`d_e` and a language model of width :math:`d_t` it has
 :math:`d_e^2 + d_e + d_e d_t + d_t + d_t` parameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Decoder-only language models with causal or bidirectional attention."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Prefixes of a text: the instruction, followed by ``Candidate:`` if the text is a passage."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 

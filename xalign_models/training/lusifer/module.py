@@ -1,7 +1,5 @@
 """LUSIFER as the first module of a sentence-transformers model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,8 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from xalign_models.backbones.adapters import ADAPTER, load_lora, name_base
+from xalign_models.backbones.batching import similar_lengths
 from xalign_models.backbones.checkpoint import opened
-from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.claims import Claim
 from xalign_models.errors import ModelError

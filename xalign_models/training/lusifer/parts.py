@@ -1,18 +1,14 @@
 """Loads the two checkpoints of LUSIFER, and checks that each is suitable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from xalign_models import assets
 from xalign_models.assets import ResolvedModel
-from xalign_models.backbones.checkpoint import open_config, open_pretrained, open_transformer
+from xalign_models.backbones.checkpoint import is_decoder_only, open_config, open_pretrained, open_transformer
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
 from xalign_models.training.lusifer.decoder import Bidirectional
@@ -101,13 +97,6 @@ def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
     embedding = llm.get_input_embeddings()
     found: Tensor = embedding(torch.as_tensor(ids, device=embedding.weight.device))
     return found
-
-
-def is_decoder_only(config: Any) -> bool:
-    """Whether a checkpoint is a causal language model, and neither an encoder nor an encoder-decoder."""
-    kind = config.model_type
-    writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return writes and not config.is_encoder_decoder
 
 
 def _find_decoder(base: Base) -> ResolvedModel:

@@ -8,8 +8,6 @@ Two details differ from the authors' code: a truncated text keeps its end token,
 lacks, stands right after the last real token instead of after the padding.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LUSIFER, from a configuration to the directory of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from pathlib import Path
@@ -13,14 +11,16 @@ from transformers import PreTrainedModel
 from xalign_models import assets
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
+from xalign_models.models.metadata import published_datasets
 from xalign_models.models.names import directory_of
-from xalign_models.specs import ModelSpec
+from xalign_models.specs import Dtype, ModelSpec
 from xalign_models.training.lusifer import build, stages
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.sources import source
 from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.start import fit_connector
+from xalign_models.training.plan import FLOPS, TRAINED, Row, size_of
 from xalign_models.training.processes import share_of
 from xalign_models.training.records import differing, training_record
 from xalign_models.training.session import train_once, training_device
@@ -87,8 +87,44 @@ def train(
 
     trained_on = {name for data in stage.data for name in source(data.source).trains}
     trained_on |= set(training_record(start_directory).get("datasets", ())) if start_directory else set()
+    trained_on |= published_datasets(config.encoder, config.llm)
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
+
+
+def plan(config: LusiferConfig, number: int) -> Row:
+    """Steps, time and memory of a stage, with as many tokens in each text as the configuration allows.
+
+    Raises:
+        AssetError: A checkpoint is unavailable.
+        ModelError: A training set has no number of samples.
+    """
+    stage, length = config.stage(number), config.max_tokens
+    if missing := [data.source for data in stage.data if data.samples is None]:
+        raise ModelError(f"--plan: give the number of samples of {', '.join(missing)}.")
+    steps = stage.max_steps or stage.epochs * -(-sum(data.samples or 0 for data in stage.data) // stage.batch_size)
+    texts = 1 if number == 1 or stage.teacher else 2 + (stage.mining.negatives if stage.mining else 0)
+    micro = stage.mini_batch or stage.batch_size
+    cached = number == 2 and micro < stage.batch_size
+    passes = 1 + cached + stage.gradient_checkpointing
+    at_once = micro * length * (1 if cached else texts)
+    bytes_each = 2 if config.dtype is Dtype.BFLOAT16 else 4
+    flops, memory = 0.0, float(TRAINED * sum(config.parameters.get(part, 0) for part in stage.train))
+    for part, name, revision in (
+        ("encoder", config.encoder, config.encoder_revision),
+        ("llm", config.llm, config.llm_revision),
+    ):
+        if name:
+            size, backward = size_of(name, revision), part == "llm" or "encoder" in stage.train
+            longer = 2 if number == 1 and part == "llm" else 1  # the soft tokens, and the text to write
+            flops += size.flops(
+                stage.batch_size * texts * length * longer, passes + backward if backward else 1 + cached
+            )
+            memory += bytes_each * size.parameters
+            kept = size.activations(at_once * longer, checkpointing=stage.gradient_checkpointing)
+            memory += kept * bytes_each / 2 if backward else 0
+            memory += 8 * at_once * size.vocabulary if longer == 2 else 0  # logits and their gradient
+    return Row.of(f"stage {number}, {stage.label}", steps, flops / FLOPS, memory)
 
 
 def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:

@@ -5,10 +5,8 @@ and completion (it reads a question, the target is an answer). The language mode
 its causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from sentence_transformers.util import batch_to_device
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.batching import similar_lengths
 from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.journal import batched
 from xalign_models.training.lusifer.connector import join
@@ -40,7 +38,6 @@ class StageOne(Objective):
         ratio: Share of the encoder's input tokens that are masked in reconstruction.
         held_out: Rows to measure on.
         every: Optimisation steps between measurements.
-        decay_at_gain: Gain at which the learning rate starts to decay; None follows the trainer's schedule.
 
     Raises:
         ModelError: The encoder's tokenizer has no mask token.
@@ -56,11 +53,9 @@ class StageOne(Objective):
         ratio: float = 0.5,
         held_out: Sequence[Mapping[str, Any]] = (),
         every: int | None = None,
-        decay_at_gain: float | None = None,
     ) -> None:
         super().__init__()
-        self.held_out, self.every, self.decay_at_gain = list(held_out), every, decay_at_gain
-        self.steps, self.reached = 0, cast("int | None", None)
+        self.held_out, self.every = list(held_out), every
         self.lusifer, self.writer, self.tokenizer = lusifer, writer, tokenizer
         self.bos, self.eos = ends
         self.limit, self.ratio = limit, ratio
@@ -87,8 +82,8 @@ class StageOne(Objective):
         self.lusifer.train(mode)
         return self
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """``features["loss"]``, the mean over the batch's target tokens.
+    def loss(self, features: dict[str, Any]) -> Tensor:
+        """The mean over the batch's target tokens.
 
         The features are the encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the
         targets' ``target_ids`` and ``target_mask`` (b, u).
@@ -101,8 +96,7 @@ class StageOne(Objective):
             raise DataError("A batch of stage 1 has no target token; remove empty texts from the data.")
         if self.training:
             features = {**features, "input_ids": self.masked(features)}
-        total = sum(self._loss(part) for part in self._parts(features))
-        return {**features, "loss": total / count}
+        return torch.stack([self._loss(part) for part in self._parts(features)]).sum() / count
 
     def measure(self) -> dict[str, Any]:
         """Nats per token of held-out texts after their own soft tokens, and the gain over another text's soft tokens.
@@ -115,28 +109,7 @@ class StageOne(Objective):
         self.eval()
         turned = [{**row, "source": other["source"]} for row, other in zip(rows, rows[1:] + rows[:1], strict=True)]
         own_cost, other = self._cost(rows), self._cost(turned)
-        if self.decay_at_gain is not None and self.reached is None and other - own_cost > self.decay_at_gain:
-            self.reached = self.steps
         return {"held_out_loss": own_cost, "gain": other - own_cost}
-
-    def step(self) -> dict[str, Any]:
-        """Count the steps."""
-        self.steps += 1
-        return {}
-
-    def rate(self, step: int, steps: int) -> float | None:
-        """Factor of the learning rate: 1 until the gain is reached, then a linear decay."""
-        if self.decay_at_gain is None:
-            return None
-        return 1.0 if self.reached is None else max(0.0, (steps - step) / (steps - self.reached))
-
-    def state(self) -> dict[str, Any]:
-        """Step count, and the step that reached the gain."""
-        return {"steps": self.steps, "reached": self.reached}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state`."""
-        self.steps, self.reached = state["steps"], state["reached"]
 
     def _cost(self, rows: Sequence[Mapping[str, Any]], size: int = 16) -> float:
         """Mean cost of a target token, in nats."""

@@ -1,7 +1,5 @@
 """Data and training of the two stages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -18,18 +16,17 @@ from xalign_models.backbones.adapters import copy_lora
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
-from xalign_models.training.losses import DistillationLoss, contrastive_loss
 from xalign_models.training.lusifer.build import bases_of, parts_of
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.base import TrainingRow
-from xalign_models.training.lusifer.data.contamination import evaluation_text
 from xalign_models.training.lusifer.data.mining import mine
-from xalign_models.training.lusifer.data.sources import rows_of, source
+from xalign_models.training.lusifer.data.sources import evaluation_text, rows_of, source
 from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
+from xalign_models.training.objective import DistillationLoss, contrastive_loss
 from xalign_models.training.processes import process_count
-from xalign_models.training.sampling import InOrder
+from xalign_models.training.session import InOrder
 from xalign_models.training.trainer import Trainer, arguments
 
 HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
@@ -111,7 +108,6 @@ def fit_one(
         stage.mask_ratio,
         [fields[i] for i in held_out],
         stage.measure_steps,
-        stage.decay_at_gain,
     )
     share = stage.batch_size // process_count()
     size = stage.mini_batch or share

@@ -1,7 +1,5 @@
 """Closed-form initialisation of the connector: it maps the encoder's state of a word to the word's embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xalign_models.backbones.endpoints import client, probe, spending
+from xalign_models.backbones.endpoints import client, probe, settings
 from xalign_models.backbones.sources import find_source
 
 Fault = Callable[["Handler", list[Any]], bool]
@@ -148,8 +148,8 @@ def serve(monkeypatch, workdir):
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
     monkeypatch.setenv("XALIGN_ENDPOINT_TIMEOUT", "0.5")
-    monkeypatch.setattr(spending.METER, "spent", 0.0)
-    monkeypatch.setattr(spending.METER, "estimated", 0.0)
+    monkeypatch.setattr(settings.METER, "spent", 0.0)
+    monkeypatch.setattr(settings.METER, "estimated", 0.0)
     for name in ("OPENAI_API_KEY", "XALIGN_ENDPOINT_KEY", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

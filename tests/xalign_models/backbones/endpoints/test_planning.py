@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xalign_models
-from xalign_models.backbones.endpoints.spending import METER
+from xalign_models.backbones.endpoints.settings import METER
 from xalign_models.cli import main
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.planning import announce

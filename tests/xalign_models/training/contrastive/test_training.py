@@ -19,8 +19,7 @@ from xalign_models.errors import ModelError
 from xalign_models.models.building import build
 from xalign_models.training import records
 from xalign_models.training.contrastive import ContrastiveConfig, training
-from xalign_models.training.contrastive.pairs import training_pairs
-from xalign_models.training.contrastive.training import add_lora, contrastive_loss
+from xalign_models.training.contrastive.training import add_lora, contrastive_loss, training_pairs
 from xalign_models.training.trainer import Trainer
 
 QUICK = ContrastiveConfig(

@@ -11,7 +11,7 @@ import pytest
 
 from xalign_models.errors import DataError
 from xalign_models.models.names import directory_of, find_spec, trained_specs
-from xalign_models.training.lira.texts import corpus_texts, file_texts, training_texts, with_prompts
+from xalign_models.training.lira.data import corpus_texts, file_texts, training_texts, with_prompts
 
 Xalign = Callable[..., tuple[int, str, list[str]]]
 

@@ -10,14 +10,14 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from xalign_models.errors import ModelError
-from xalign_models.training.lira.correlation import (
+from xalign_models.training.lira.queues import CorrQueue, correlation_step
+from xalign_models.training.lira.ranks import (
     CorrelationConfig,
     correlation_loss,
     pearson,
     similarity,
     soft_spearman,
 )
-from xalign_models.training.lira.queues import CorrQueue, correlation_step
 
 CONFIG = CorrelationConfig()
 Gapped = Callable[..., torch.Tensor]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -46,6 +47,15 @@ def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dic
     assert "OwnParallel" in found.datasets
     with pytest.raises(DataError, match="has none of tha-Thai"):
         foreign_texts(arca(languages=("tha-Thai",), samples=8))
+
+
+def test_only_rows_that_are_drawn_and_as_many_held_out_are_kept(columns: dict[str, list[str]]) -> None:
+    whole, few = arca(samples=20, held_out=0.25), arca(samples=20, held_out=0.25, max_steps=2, batch_size=3)
+    everything, found = foreign_texts(whole), foreign_texts(few)
+    assert len(found.train) == 6 and set(found.train) < set(everything.train)
+    assert 0 < len(found.held_out) <= 6 and set(found.held_out) < set(everything.held_out)
+    assert foreign_texts(few).train == found.train != foreign_texts(dataclasses.replace(few, seed=1)).train
+    assert foreign_texts(dataclasses.replace(few, max_steps=1000)).train == everything.train
 
 
 def test_queries_meet_their_translations_both_ways(columns: dict[str, list[str]]) -> None:

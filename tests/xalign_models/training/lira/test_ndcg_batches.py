@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from xalign_models.training.lira.correlation import CorrelationConfig, correlation_loss, pearson, similarity
 from xalign_models.training.lira.ndcg import RetrievalConfig, hinge, moments, retrieval_loss, safe_weights, soft_ndcg
+from xalign_models.training.lira.ranks import CorrelationConfig, correlation_loss, pearson, similarity
 
 CONFIG = RetrievalConfig(k=3)
 

@@ -348,3 +348,34 @@ def test_with_a_residual_english_keeps_its_vector_until_it_is_trained(
     assert np.abs(moved - own).max() > 1e-3
     german = building.load(str(tmp_path / "a"), device="cpu").encode([{"text": "w1 w2", "lang": "deu-Latn"}])
     assert np.isfinite(german).all()
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("bge", "cls"), ("qwen", "lasttoken")])
+def test_a_residual_is_the_published_models_own_vector(
+    lira_config: Config, tiny_model: Path, make_writer: Callable[..., Path], tmp_path: Path, kind: str, pooling: str
+) -> None:
+    """With its pooling, its prompt and its padding side; a decoder without its head is causal all the same."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = tiny_model
+    if kind == "qwen":
+        source, folder = make_writer("qwen3", head_dim=16), tmp_path / "headless"
+        AutoModel.from_pretrained(source).save_pretrained(folder)  # the architecture is Qwen3Model
+        AutoTokenizer.from_pretrained(source, padding_side="left").save_pretrained(folder)
+    first = Transformer(str(folder))
+    width = first.get_embedding_dimension()
+    published = SentenceTransformer(
+        modules=[first, Pooling(width, pooling), Normalize()],
+        device="cpu",
+        prompts={"default": "w7 w8 "},
+        default_prompt_name="default",
+    )
+    published.save_pretrained(str(tmp_path / "english"), create_model_card=False)
+    config = lira_config(f"design.english={tmp_path / 'english'}", "design.residual=true")
+    run.untrained(config, tmp_path / "u")
+    texts = ["w1 w2", "w3 w4 w5 w6", "w6"]
+    kept = building.load(str(tmp_path / "u"), device="cpu").encode([{"text": one, "lang": "eng-Latn"} for one in texts])
+    np.testing.assert_allclose(kept, published.encode(texts), atol=1e-5)
+    assert run.open_lira(tmp_path / "u").network.fusion.causal == (kind == "qwen")

@@ -12,11 +12,9 @@ import pytest
 
 from xalign_models.errors import DataError, ModelError
 from xalign_models.training.lusifer.config import DataConfig
-from xalign_models.training.lusifer.data.base import draw
-from xalign_models.training.lusifer.data.contamination import EvaluationText, evaluation_text, squeeze
-from xalign_models.training.lusifer.data.local import detokenise
+from xalign_models.training.lusifer.data.base import detokenise, draw
 from xalign_models.training.lusifer.data.mining import Miner, mine
-from xalign_models.training.lusifer.data.sources import SOURCES, rows_of
+from xalign_models.training.lusifer.data.sources import SOURCES, EvaluationText, evaluation_text, rows_of, squeeze
 
 NOTHING = EvaluationText()
 

@@ -36,6 +36,16 @@ def test_two_processes_train_one_model(launch, workdir, english, write_config, m
     assert {name.split(".")[1] for name in trained} == set(config.stage(number).train)
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]
     launch(*command, "shards", sharded=FSDP)
+    held_out = [
+        {name: value for name, value in entry.items() if name not in ("kind", "seconds", "epoch")}
+        for folder in ("model", "shards")
+        for entry in map(json.loads, (workdir / folder / "training_log.jsonl").read_text().splitlines())
+        if entry["kind"] == "measure"
+    ]
+    half = len(held_out) // 2
+    assert half > 1
+    for whole, sharded in zip(held_out[:half], held_out[half:], strict=True):
+        assert sharded == pytest.approx(whole, abs=1e-4)
     shards = dict(load("shards", device="cpu").named_parameters())
     for name in trained:
         torch.testing.assert_close(shards[name], after[name], rtol=0, atol=1e-5)

@@ -188,26 +188,6 @@ def test_the_gain_is_what_own_soft_tokens_save(make, monkeypatch):
     )
 
 
-def test_the_rate_falls_from_the_gain_on(make, monkeypatch):
-    assert measuring(make).rate(3, 10) is None
-    model = measuring(make, decay_at_gain=0.5)
-    gains = iter([0.1, 0.6, 0.9])
-    monkeypatch.setattr(
-        model, "_cost", lambda rows: 0.0 if rows is model.held_out or rows == model.held_out else next(gains)
-    )
-    rates = []
-    for step in range(10):
-        if step in (2, 4, 6):
-            with torch.no_grad():
-                model.measure()
-        rates.append(model.rate(step, 10))
-        model.step()
-    assert rates == pytest.approx([1, 1, 1, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    again = measuring(make, decay_at_gain=0.5)
-    again.restore(model.state())
-    assert (again.reached, again.steps) == (4, 10)
-
-
 @torch.no_grad()
 def test_parts_have_no_padding_that_none_of_their_rows_needs(make, monkeypatch):
     model = make()

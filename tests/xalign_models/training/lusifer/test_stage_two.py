@@ -9,8 +9,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 
 from xalign_models.backbones.adapters import add_lora, lora_matrices
-from xalign_models.training.losses import contrastive_loss
 from xalign_models.training.lusifer.module import modules_of
+from xalign_models.training.objective import contrastive_loss
 
 SIDES = (
     [f"w{i} w{2 * i} w7" for i in range(12)],

@@ -1,7 +1,5 @@
 """Hard negatives, mined by any model that xalign loads: passages near a query that do not answer it."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Training sets by name, and the rows to train on."""
+"""Training sets by name, and rows to train on, without the texts of the available evaluation sets."""
 
 from __future__ import annotations
 
@@ -6,13 +6,102 @@ import logging
 from typing import TYPE_CHECKING
 
 from xalign_models.errors import DataError, ModelError
-from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
-from xalign_models.training.lusifer.data.contamination import EvaluationText
-from xalign_models.training.lusifer.data.hub import HUB
-from xalign_models.training.lusifer.data.local import LOCAL
+from xalign_models.training.lusifer.data.base import HUB, LOCAL, TrainingRow, TrainingSource, draw
 
 if TYPE_CHECKING:
     from xalign_models.training.lusifer.config import DataConfig
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xalign_models import corpora
+from xalign_models.corpora import ENGLISH, read_lines
+from xalign_models.files import read_json
+from xalign_models.paths import data_dir
+
+SHORTEST = 30
+"""Minimum number of letters of a text to count as contained in an evaluation passage."""
+_EVALUATED = ("flores", "ntrex", "tatoeba")
+
+
+def squeeze(text: str) -> str:
+    """Letters and digits in lower case: texts that differ only in spacing, case or punctuation become equal."""
+    text = re.sub(r"-[lr][rsc]b-", "", text.casefold())
+    return "".join(letter for letter in unicodedata.normalize("NFKC", text) if letter.isalnum())
+
+
+@dataclass(frozen=True)
+class EvaluationText:
+    """The English text of evaluation sets, squeezed.
+
+    Attributes:
+        whole: All texts.
+        passages: The longer passages in one string, to search for training texts of at least :data:`SHORTEST` letters.
+        pairs: Pairs of evaluation sets whose training rows pair the same sentences differently.
+    """
+
+    whole: frozenset[str] = frozenset()
+    passages: str = ""
+    pairs: frozenset[frozenset[str]] = frozenset()
+
+    def holds(self, text: str) -> bool:
+        """Whether an evaluation set has the text, or a passage that contains it."""
+        squeezed = squeeze(text)
+        return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
+
+    def without(self, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
+        """The rows that share no text and no pair with the evaluation sets."""
+        return [
+            row
+            for row in rows
+            if not any(self.holds(text) for text in row) and frozenset(map(squeeze, row)) not in self.pairs
+        ]
+
+
+def evaluation_text() -> EvaluationText:
+    """The text of the evaluation sets under ``$XALIGN_DATA``; missing sets are skipped."""
+    texts: set[str] = set()
+    for name in _EVALUATED:
+        try:
+            corpus = corpora.load(name, local=True)
+            pairs = (corpus.pair(language)[1] for language in corpus.languages) if corpus.kind == "pairs" else ()
+            texts.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
+        except DataError as error:
+            logger.debug("%s", error)
+    root = data_dir()
+    passages: list[str] = []
+    compared: list[tuple[str, str]] = []
+    if root is not None:
+        passages = [text for path in _existing(root, "lareqa/xquad-r/en.json") for text in _squad_texts(path)]
+        texts.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
+        compared = [row for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
+        compared += [row for path in _existing(root, "sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
+    squeezed = frozenset(filter(None, map(squeeze, texts | set(passages))))
+    pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
+    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
+
+
+def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
+    return [path for path in sorted(root.glob(pattern)) if but not in path.name]
+
+
+def _squad_texts(path: Path) -> Iterator[str]:
+    for article in read_json(path)["data"]:
+        for paragraph in article["paragraphs"]:
+            yield paragraph["context"]
+            yield from (question["question"] for question in paragraph["qas"])
+
+
+def _sts_texts(path: Path) -> list[str]:
+    return [text for line in read_lines(path) for text in line.split("\t")[:2]]
+
+
+def _pairs(path: Path, first: int, second: int) -> list[tuple[str, str]]:
+    rows = [line.split("\t") for line in read_lines(path)]
+    return [(row[first], row[second]) for row in rows if len(row) > second]
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,124 @@
+"""Planted truths: duplicates, damage, offsets of languages, rows of another model, bounds that hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.xalign_models.index.conftest import Data, put_parquet, rows
+from xalign_models.index.auditing import contents, gather, nearest_others, thresholds
+from xalign_models.index.base import open_index
+from xalign_models.index.expecting import Expectation, best
+from xalign_models.index.forensics import foreign
+from xalign_models.index.migrating import conformal
+from xalign_models.recommend.candidates import PLAIN, Candidate
+
+
+def unit(x):
+    return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_facts_are_counted(tmp_path, request):
+    data = rows(60)
+    data.vectors[5] = data.vectors[4]
+    data.vectors[[7, 8]] = 0
+    data.vectors[9, 3] = np.inf
+    data.vectors[10] *= 3
+    facts = gather(open_index(put_parquet(data, tmp_path, request)[0])).facts
+    assert facts["rows"] == 60
+    assert (facts["zero"], facts["not finite"], facts["without a vector"]) == (2, 1, 0)
+    assert facts["repeated vectors"] == 1
+    assert facts["repeated texts"] == 0
+    assert facts["greatest norm"] == pytest.approx(3, abs=1e-3)
+
+
+def test_a_text_with_two_vectors_is_counted(tmp_path, request):
+    class Repeated(Data):
+        @property
+        def texts(self):
+            return ["same"] * 3 + [f"text {number}" for number in range(57)]
+
+    data = rows(60)
+    data.vectors[1] = data.vectors[0]
+    facts = gather(open_index(put_parquet(Repeated(data.vectors, data.langs, data.ids), tmp_path, request)[0])).facts
+    assert facts["repeated texts"] == 2
+    assert facts["texts with several vectors"] == 1
+
+
+def test_languages_that_lie_apart_have_a_lift(tmp_path, request):
+    tables = contents(gather(open_index(put_parquet(rows(300), tmp_path, request)[0])))
+    (languages,) = [table for title, table in tables.items() if title.startswith("Languages")]
+    assert all(row["lift"] > 1.5 for row in languages)
+    assert {row["language"] for row in languages} == {"deu-Latn", "eng-Latn", "fra-Latn"}
+
+
+def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
+    sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
+    assert sample.facts["rows"] == 100
+    assert len(sample.codes) == len(sample.rows.ids) == len(sample.rows.vectors) == 25
+
+
+def test_nearest_rows_are_numpys():
+    x = unit(np.random.default_rng(0).standard_normal((40, 6)))
+    scores = x @ x.T - 9 * np.eye(40)
+    np.testing.assert_array_equal(nearest_others(x, x, np.arange(40)), np.argsort(-scores, axis=1)[:, :10])
+
+
+def test_a_threshold_keeps_its_rate_on_other_rows():
+    rng = np.random.default_rng(0)
+    offset = rng.standard_normal((2, 32))
+
+    def draw():
+        return unit(np.concatenate([rng.standard_normal((300, 32)) + shift for shift in offset]))
+
+    codes = np.repeat(["deu-Latn", "eng-Latn"], 300)
+    other = draw()
+    for row in thresholds(draw(), codes, rng):
+        scores = other[codes == row["query"]] @ other[codes == row["document"]].T
+        scores = scores[~np.eye(300, dtype=bool)]
+        assert (scores > row["at 1% false positives"]).mean() == pytest.approx(0.01, abs=0.006)
+        assert row["median"] == pytest.approx(np.median(scores), abs=0.02)
+        assert row["spread"] == pytest.approx(scores.std(), rel=0.1)
+
+
+def model(seed, dim=384):
+    """Draws rows as a model makes them: few strong directions, a mean, and offsets of topics and of languages."""
+    rng = np.random.default_rng(seed)
+    basis = np.arange(1, dim + 1)[:, None] ** -0.5 * np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    mean = rng.standard_normal(dim) @ basis
+
+    def draw(count):
+        groups = rng.standard_normal((5, dim))[rng.integers(5, size=count)]
+        return unit(mean + (groups + rng.standard_normal((count, dim))) @ basis)
+
+    return draw
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 0.45])
+def test_rows_of_another_model_are_found(share):
+    planted = np.random.default_rng(9).random(3000) < share
+    vectors = np.where(planted[:, None], model(2)(3000), model(1)(3000))
+    found = foreign(vectors)
+    assert (found == planted).mean() > 0.99
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_topics_of_one_model_are_not_foreign(seed):
+    assert not foreign(model(seed)(3000)).any()
+
+
+def test_the_conformal_bound_covers_new_queries():
+    rng = np.random.default_rng(0)
+    covered = [rng.beta(1, 5) <= conformal(rng.beta(1, 5, size=39), 0.1) for _ in range(4000)]
+    assert 0.88 < np.mean(covered) < 0.93  # (n + 1) 0.9 = 36 exactly
+    assert conformal(np.zeros(5), 0.1) == 1.0
+
+
+def test_the_simplest_method_near_the_best_mean_is_chosen():
+    def row(name, same, across):
+        return Expectation(Candidate(name) if name else PLAIN, same, across)
+
+    plain = row("", 0.9, 0.5)
+    assert best([plain, row("a", 0.9, 0.693), row("b", 0.9, 0.7), row("c", 0.7, 0.8)]).candidate.method == "a"
+    assert best([plain, row("a", 0.5, 0.7), row("b", None, None)]) == plain
+    assert best([row("", None, 0.5), row("a", None, 0.6)]).candidate.method == "a"

@@ -1,0 +1,146 @@
+"""Every store gives back its rows, and takes a second column that no kill can break and one call removes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from tests.xalign_models.index.conftest import DIM, rows
+from xalign_models.errors import FileError, ModelError
+from xalign_models.index.base import Columns, open_index
+from xalign_models.index.filling import fill
+
+COUNT = 50
+ROTATION = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))[0].astype(np.float32)
+
+
+def rotated(part):
+    """A convert function that has an independent formula."""
+    return part.vectors @ ROTATION
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for module in ("base", "files", "faiss", "lance", "postgres"):
+        monkeypatch.setattr(f"xalign_models.index.{module}.ROWS", 7)
+    monkeypatch.setattr("xalign_models.index.qdrant.PAGE", 7)
+    monkeypatch.setattr("xalign_models.vector_files.parquet.BATCH_BYTES", 7 * 4 * DIM)
+
+
+def content(index, **which):
+    parts = list(index.read(**which))
+    return [key for part in parts for key in part.ids], np.concatenate([part.vectors for part in parts])
+
+
+def test_all_rows_are_read_once_with_text_and_language(stored):
+    data = rows(COUNT)
+    source, columns = stored(data)
+    with closing(open_index(source, columns)) as index:
+        assert index.count() == COUNT
+        assert index.written() is None
+        parts = list(index.read())
+    assert len(parts) > 1
+    texts = [text for part in parts for text in part.texts]
+    order = [data.texts.index(text) for text in texts]
+    assert sorted(order) == list(range(COUNT))
+    assert [code for part in parts for code in part.langs] == [data.langs[place] for place in order]
+    np.testing.assert_allclose(np.concatenate([part.vectors for part in parts]), data.vectors[order], atol=1e-6)
+
+
+def test_the_second_column_is_filled_and_removed_and_the_first_keeps_its_bits(stored):
+    source, columns = stored(rows(COUNT))
+    with closing(open_index(source, columns)) as index:
+        ids, before = content(index)
+        assert fill(index, rotated) == (COUNT, 0)
+        assert index.written() == COUNT
+        again, after = content(index)
+        assert again == ids
+        assert after.tobytes() == before.tobytes()
+        keys, second = content(index, second=True)
+        assert keys == ids
+        np.testing.assert_allclose(second, before @ ROTATION, atol=1e-5)
+        assert fill(index, rotated) == (COUNT, 0)  # nothing is left to do
+        index.drop()
+        assert index.written() is None
+        index.drop()
+    with closing(open_index(source, columns)) as index:
+        assert content(index)[1].tobytes() == before.tobytes()
+        assert index.written() is None
+
+
+def test_an_interrupted_run_resumes_where_it_stopped(stored):
+    source, columns = stored(rows(COUNT))
+    seen = []
+
+    def interrupted(part):
+        if len(seen) > 15:
+            raise KeyboardInterrupt
+        seen.extend(part.ids)
+        return rotated(part)
+
+    with closing(open_index(source, columns)) as index:
+        with pytest.raises(KeyboardInterrupt):
+            fill(index, interrupted)
+        assert 0 < index.written() == len(seen) < COUNT
+    rest = []
+    with closing(open_index(source, columns)) as index:
+        ids, before = content(index)
+
+        def resumed(part):
+            rest.extend(part.ids)
+            return rotated(part)
+
+        assert fill(index, resumed) == (COUNT, 0)
+        keys, second = content(index, second=True)
+    order = [keys.index(key) for key in ids]  # LanceDB appends rows that it rewrites
+    np.testing.assert_allclose(second[order], before @ ROTATION, atol=1e-5)
+    assert {*rest[: COUNT - len(seen)]} == {*ids} - {*seen}  # the rows of the check come after those
+
+
+def test_vectors_of_other_maps_in_the_second_column_are_found(stored):
+    source, columns = stored(rows(COUNT))
+    with closing(open_index(source, columns)) as index:
+        index.add(DIM)
+        ids, vectors = content(index)
+        index.write(ids[:COUNT], vectors[:, ::-1].copy())
+        with pytest.raises(FileError, match="differs from the vectors"):
+            fill(index, rotated)
+
+
+def test_rows_without_a_usable_vector_are_left_out(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_parquet
+
+    data = rows(COUNT)
+    data.vectors[[3, 9]] = 0
+    data.vectors[20] = np.nan
+    source, columns = put_parquet(data, tmp_path, request)
+    with closing(open_index(source, columns)) as index:
+        assert fill(index, rotated) == (COUNT, 3)
+        second = content(index, second=True)[1]
+    assert np.flatnonzero(~second.any(axis=1)).tolist() == [3, 9, 20]
+
+
+def test_an_unknown_source_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="no index that can be read"):
+        open_index("elastic:host#docs")
+    with pytest.raises(FileError, match="cannot be read|does not exist"):
+        open_index(str(tmp_path / "none.parquet"))
+
+
+def test_a_column_that_does_not_exist_is_named(stored):
+    source, columns = stored(rows(COUNT))
+    with pytest.raises(FileError, match="--lang-column"):
+        open_index(source, Columns(lang="speech", texts=columns.texts))
+
+
+def test_a_source_holds_no_password(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_postgres
+
+    source, _ = put_postgres(rows(5), tmp_path, request)
+    with closing(open_index(source.replace("postgres:@", "postgres:secret@"))) as index:
+        assert "secret" not in index.source
+    with pytest.raises(FileError) as raised:
+        open_index("postgresql://me:secret@127.0.0.1:1/db#docs")
+    assert "secret" not in str(raised.value)

@@ -1,0 +1,144 @@
+"""The commands on real stores with a tiny model: audit, fix, undo and migrate, and the refusals."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import LANGUAGES
+from tests.xalign_models.conftest import list_column
+from tests.xalign_models.index.conftest import PUT, Data
+from xalign_models.index.auditing import page
+from xalign_models.index.base import open_index
+from xalign_models.models.building import raw_encoder
+from xalign_models.models.maps import load_maps
+from xalign_models.models.names import find_spec
+
+
+@pytest.fixture
+def documents(workdir, tiny_model, write_text):
+    """Two hundred texts of three languages with the tiny model's vectors; parallel text of others is in ``fit``."""
+    write_text(workdir / "fit", 90)
+    folder = write_text(workdir / "docs", 70, seed=1)
+    listed = [(text, code) for code in LANGUAGES for text in (folder / f"{code}.txt").read_text().splitlines()]
+    vectors = raw_encoder(find_spec(str(tiny_model)).backbone, "cpu").encode([text for text, _ in listed], "")
+
+    class Documents(Data):
+        texts = [text for text, _ in listed]
+
+    return Documents(vectors, [code for _, code in listed], list(range(len(listed))))
+
+
+OPTIONS = ("--corpus", "own:fit", "--limit", "50")
+
+
+@pytest.mark.parametrize("store", ["parquet", "lance"])
+def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
+    store, documents, xalign, workdir, tiny_model, request
+):
+    source, _ = PUT[store](documents, workdir, request)
+    command = ("index", "fix", source, "-o", "maps", "--model", tiny_model, "--method", "centered", *OPTIONS)
+    status, out, err = xalign(*command)
+    assert (status, err) == (0, [])
+    assert "210 rows" in out
+    index = open_index(source)
+    second = np.concatenate([rows.vectors for rows in index.read(second=True)])
+    maps = load_maps("maps")
+    for code in LANGUAGES:
+        chosen = [lang == code for lang in documents.langs]
+        number = maps.index([code])[code]
+        np.testing.assert_allclose(second[chosen], maps.apply(documents.vectors[chosen], number), atol=1e-5)
+    assert xalign(*command)[0] == 0
+    status, _, err = xalign(*command[:4], "other", *command[5:])
+    assert status == 2
+    assert "undo" in err[0]
+    status, _, err = xalign(*command, "--method", "lsar")
+    assert status == 2
+    assert "another run" in err[0]
+    assert xalign("index", "undo", source)[0] == 0
+    assert open_index(source).written() is None
+
+
+def test_audit_compares_methods_and_names_the_prompt(documents, xalign, workdir, tiny_model, request):
+    source, _ = PUT["parquet"](documents, workdir, request)
+    status, out, err = xalign(
+        "index", "audit", source, "--model", tiny_model, *OPTIONS, "--json", "--html", "page.html"
+    )
+    assert (status, err) == (0, [])
+    tables = json.loads(out)
+    facts = {row["fact"]: row["value"] for row in tables["Contents"]}
+    assert (facts["rows"], facts["dimension"], facts["zero"]) == (210, 16, 0)
+    (again,) = [rows for title, rows in tables.items() if "encoded again" in title]
+    assert [row["prompt"] for row in again] == ["default"]
+    assert again[0]["median cosine"] > 0.999
+    methods = next(rows for title, rows in tables.items() if "expect" in title)
+    assert methods[0]["method"] == "plain"
+    assert tables["Recommended"][0]["method"] in {row["method"] for row in methods}
+    assert "Recommended" in (workdir / "page.html").read_text()
+
+
+def test_queries_of_the_user_set_the_recall(documents, xalign, workdir, tiny_model, request):
+    """A row's own text as its query is found in the same language, whatever the method."""
+    source, _ = PUT["parquet"](documents, workdir, request)
+    lines = [
+        json.dumps({"text": text, "lang": code, "id": key})
+        for key, (text, code) in enumerate(zip(documents.texts, documents.langs, strict=True))
+    ]
+    (workdir / "q.jsonl").write_text("\n".join(lines[::5]) + "\n")
+    status, out, _ = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--json", "--queries", "q.jsonl")
+    assert status == 0
+    methods = next(rows for title, rows in json.loads(out).items() if "expect" in title)
+    assert methods[0]["same language"] == 100.0
+    assert methods[0]["across"] is None
+    (workdir / "q.jsonl").write_text('{"text": "a", "lang": "de"}\n')
+    status, _, err = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--queries", "q.jsonl")
+    assert status == 2
+    assert "one per relevant row" in err[0]
+
+
+def test_migrate_predicts_a_new_models_vectors_and_lists_rows_to_encode_first(
+    documents, xalign, workdir, tiny_model, make_model, tmp_path_factory, request
+):
+    new = make_model(tmp_path_factory.mktemp("models") / "new", num_hidden_layers=1)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    status, _, err = xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", "moved")
+    assert (status, err) == (0, [])
+    record = json.loads((workdir / "moved" / "index.json").read_text())
+    bounds = [row["bound"] for row in record["table"]]
+    assert bounds[-1] <= bounds[0]
+    listed = (workdir / "moved" / "encode-first.txt").read_text().split()
+    assert len(listed) / 210 == pytest.approx(record["share"], abs=0.1)
+    second = np.concatenate([rows.vectors for rows in open_index(source).read(second=True)])
+    true = raw_encoder(find_spec(str(new)).backbone, "cpu").encode(documents.texts, "")
+    true /= np.linalg.norm(true, axis=1, keepdims=True)
+    assert np.median((second * true).sum(axis=1)) > 0.8
+    status, _, err = xalign("index", "migrate", source, "--from", new, "--to", new, "-o", "wrong")
+    assert status == 2
+
+
+def test_an_index_of_another_model_is_not_migrated(documents, xalign, workdir, tiny_model, request):
+    documents.vectors = np.random.default_rng(0).standard_normal(documents.vectors.shape).astype(np.float32)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    status, _, err = xalign("index", "migrate", source, "--from", tiny_model, "--to", tiny_model, "-o", "moved")
+    assert status == 2
+    assert "not those of" in err[0]
+
+
+def test_rows_without_language_and_text_are_refused(workdir, xalign):
+    pq.write_table(pa.table({"vector": list_column(np.eye(20, dtype=np.float32))}), workdir / "bare.parquet")
+    status, _, err = xalign("index", "audit", "bare.parquet")
+    assert status == 2
+    assert "--lang" in err[0]
+    assert xalign("index", "audit", "bare.parquet", "--lang", "de")[0] == 0
+
+
+def test_the_page_is_inert():
+    text = page("<i>#t", {"<b>": [{"<script>": "<img src=x onerror=alert(1)>"}], "none": []})
+    assert "<img" not in text
+    assert "<script" not in text
+    assert "<i>" not in text
+    assert "default-src 'none'" in text

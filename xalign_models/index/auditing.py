@@ -1,0 +1,148 @@
+"""Tables of what an index holds, how its languages mix, and which scores unrelated rows have; and their page."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import DataError
+from xalign_models.index.base import Index, Rows
+from xalign_models.index.filling import languages_of
+from xalign_models.index.forensics import foreign
+from xalign_models.linalg.arrays import Float32
+from xalign_models.page.writing import sheet
+from xalign_models.ranking.ranks import Ranks, normalise, target_counts
+from xalign_models.tables.escaping import escape
+
+MOST = 100_000
+"""Rows that are compared with each other; of a larger index every k-th."""
+QUERIES, NEIGHBOURS, PER_LANGUAGE = 1000, 10, 300
+"""Rows whose nearest neighbours are counted, how many of them, and rows of a language that set the thresholds."""
+POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+Tables = dict[str, list[dict[str, Any]]]
+"""Tables by title; the rows of a table have equal keys."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows with usable vectors (float32), their canonical languages (n,), and facts about all rows of the index."""
+
+    rows: Rows
+    codes: Any
+    facts: dict[str, Any]
+
+
+def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
+    """Read all rows once, and keep at most ``most`` of those with a usable vector.
+
+    Raises:
+        DataError: There are no usable vectors.
+    """
+    step, total = -(-max(1, index.count()) // most), 0
+    kept, norms, hashes, texts = list[Rows](), [], list[int](), list[int]()
+    facts: dict[str, Any] = dict.fromkeys(("rows", "dimension", "without a vector", "not finite", "zero"), 0)
+    for rows in index.read():
+        missing, finite = (test(rows.vectors) for test in (np.isnan, np.isfinite))
+        facts["dimension"] = rows.vectors.shape[1]
+        facts["rows"] += len(rows.ids)
+        facts["without a vector"] += int(missing.all(axis=1).sum())
+        facts["not finite"] += int((~finite.all(axis=1) & ~missing.all(axis=1)).sum())
+        facts["zero"] += int((~rows.vectors.any(axis=1)).sum())
+        good = rows.take(np.flatnonzero(rows.usable))
+        norms.append(np.linalg.norm(good.vectors.astype(np.float64), axis=1))
+        hashes += [hash(row.tobytes()) for row in good.vectors]
+        texts += map(hash, good.texts or ())
+        kept.append(good.take(np.flatnonzero((total + np.arange(len(good.ids))) % step == 0)))
+        total += len(good.ids)
+    if not total:
+        raise DataError(f"{index.source} has no usable vectors.")
+    facts["repeated vectors"] = total - len({*hashes})
+    if texts:
+        facts["repeated texts"] = total - len({*texts})
+        facts["texts with several vectors"] = len({*zip(texts, hashes, strict=True)}) - len({*texts})
+    spread = np.quantile(np.concatenate(norms), [0, 0.5, 1])
+    facts |= zip(("least norm", "median norm", "greatest norm"), np.round(spread, 4).tolist(), strict=True)
+    codes = np.array([code for rows in kept for code in languages_of(rows, lang)])
+    ids, listed = ([value for rows in kept for value in getattr(rows, side) or ()] for side in ("ids", "texts"))
+    vectors = np.concatenate([rows.vectors for rows in kept]).astype(np.float32)
+    return Sample(Rows(ids, vectors, listed or None), codes, facts)
+
+
+def nearest_others(queries: Float32, rows: Float32, own: Ranks) -> Ranks:
+    """The nearest rows (n, 10) of each query, without its own row."""
+    nearest = np.empty((len(queries), min(NEIGHBOURS, len(rows) - 1)), np.int64)
+
+    def without(scores: Any, part: slice) -> Any:
+        scores[np.arange(len(scores)), own[part]] = -np.inf
+        return scores
+
+    target_counts(queries, rows, np.empty((len(queries), 0), np.int64), nearest, without)
+    return nearest
+
+
+def contents(sample: Sample, seed: int = 0) -> Tables:
+    """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows."""
+    rows, codes = sample.rows, sample.codes
+    unit, rng = normalise(rows.vectors), np.random.default_rng(seed)
+    asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
+    nearest = nearest_others(unit[asked], unit, asked) if len(unit) > 1 else np.empty((len(asked), 0), np.int64)
+    languages = []
+    for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
+        near = codes[nearest[codes[asked] == code]]
+        own = round(float((near == code).mean()), 4) if near.size else None
+        languages.append({"language": str(code), "rows": int(count), "share": round(count / len(codes), 4),
+                          "same language among the nearest": own,
+                          "lift": own and round(own * len(codes) / count, 2)})  # fmt: skip
+    times = np.bincount(nearest.ravel(), minlength=len(unit))
+    hubs = [
+        {"id": str(rows.ids[row]), "language": str(codes[row]), "times": int(times[row]),
+         "text": str(rows.texts[row])[:60] if rows.texts else ""}
+        for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
+    ]  # fmt: skip
+    strange = np.flatnonzero(foreign(rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
+    first = ", ".join(str(rows.ids[row]) for row in strange[:5])
+    return {
+        "Contents": [{"fact": name, "value": value} for name, value in sample.facts.items()],
+        f"Languages of the {NEIGHBOURS} nearest of {len(asked)} rows": languages,
+        "Rows that are nearest most often": hubs,
+        "Scores of unrelated rows by languages": thresholds(unit, codes, rng),
+        "Rows that look like another model's": [{"rows": len(strange), "first ids": first}][: len(strange)],
+    }
+
+
+def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Median, spread (1.4826 times the median deviation) and 99th percentile of the scores of each pair of languages.
+
+    Few rows of an index answer each other, so nearly all scores are of unrelated rows: the 99th percentile is a
+    threshold at about 1% false positives, and needs no label.
+    """
+    parts = {
+        str(code): unit[rng.permutation(np.flatnonzero(codes == code))[:PER_LANGUAGE]] for code in np.unique(codes)
+    }
+    table = []
+    for asked, queries in parts.items():
+        for written, documents in parts.items():
+            scores = queries @ documents.T
+            scores = scores[~np.eye(len(scores), dtype=bool)] if asked == written else scores.ravel()
+            if scores.size:
+                median, bound = np.quantile(scores, [0.5, 0.99])
+                shown = (median, 1.4826 * np.median(np.abs(scores - median)), bound)
+                names = ("median", "spread", "at 1% false positives")
+                row = dict(zip(names, (round(float(value), 4) for value in shown), strict=True))
+                table.append({"query": asked, "document": written, **row})
+    return table
+
+
+def page(source: str, tables: Tables) -> str:
+    """The tables as a page, in HTML; every text in it is escaped, and its policy admits nothing but its style."""
+    name = escape(source, "html")
+    head = f"<!doctype html><html lang=en><meta charset=utf-8>{POLICY}<title>{name}</title><style>{sheet()}</style>"
+    parts = [f"{head}<main style='padding: 1rem'><h1>Audit of {name}</h1>\n"]
+    for title, rows in tables.items():
+        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<div class=scroller><table>{'' if rows else 'None.'}")
+        lines = [("th", [*(rows[0] if rows else ())]), *(("td", [*row.values()]) for row in rows)]
+        for tag, cells in lines:
+            texts = ("" if cell is None else escape(str(cell), "html") for cell in cells)
+            parts.append(f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>\n")
+        parts.append("</table></div>\n")
+    return "".join(parts)

@@ -1,0 +1,162 @@
+"""The interface of a store: rows in batches, and a second column of vectors beside the first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.errors import FileError, ModelError
+from xalign_models.linalg.arrays import AnyFloats, Float32, Mask
+
+ROWS = 4096
+"""Rows of a batch; a kill loses at most one batch of work."""
+SUFFIX = "_xalign"
+"""Ending of the name of a second column; no other column is ever dropped."""
+USUAL = {
+    "vector": ("vector", "vectors", "embedding", "embeddings"),
+    "text": ("text", "content", "document", "chunk", "page_content"),
+    "lang": ("lang", "language"),
+    "id": ("id", "_id", "uuid"),
+}
+STORES = {"lancedb": "lance:Lance", "qdrant": "qdrant:Qdrant", "postgresql": "postgres:Postgres"}
+FILES = {".parquet": "files:Parquet", ".npz": "files:Npz", ".faiss": "faiss:Faiss"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns, by default usual ones; ``texts`` is a parquet file of a FAISS index's texts, in order."""
+
+    vector: str | None = None
+    text: str | None = None
+    lang: str | None = None
+    id: str | None = None
+    texts: Path | None = None
+
+    def pick(self, role: str, names: Iterable[str], source: str, *, needed: bool = False) -> str:
+        """The column of a role among those of a store; "" if there is none and it is not needed.
+
+        Raises:
+            FileError: The named column, or a needed one, does not exist.
+        """
+        names, wanted = [name for name in names if not name.endswith(SUFFIX)], getattr(self, role)
+        found = [name for name in ((wanted,) if wanted else USUAL[role]) if name in names]
+        if role == "vector" and not wanted and len(names) == 1:
+            found = names
+        if not found and (needed or wanted):
+            option = "--column" if role == "vector" else f"--{role}-column"
+            raise FileError(f"{source}: which column has the role {role}? Name one of {', '.join(names)} by {option}.")
+        return found[0] if found else ""
+
+    def sides(self, names: Iterable[str], source: str) -> list[str]:
+        """The columns of texts and of languages."""
+        return [self.pick(role, [*names], source) for role in ("text", "lang")]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a store.
+
+    Attributes:
+        ids: Their ids, or their numbers in a file.
+        vectors: (n, d); NaN where a row has none.
+        texts: Their texts, or None if the store has none.
+        langs: Their languages as the store writes them, or None if it has none.
+    """
+
+    ids: Sequence[Any]
+    vectors: AnyFloats
+    texts: Sequence[str | None] | None = None
+    langs: Sequence[str | None] | None = None
+
+    def take(self, places: npt.NDArray[np.integer]) -> Rows:
+        """Rows by their places (m,) in the batch."""
+        sides = (side and [side[place] for place in places] for side in (self.texts, self.langs))
+        return Rows([self.ids[place] for place in places], self.vectors[places], *sides)
+
+    @property
+    def usable(self) -> Mask:
+        """(n,) whether a vector is finite and not zero; others are never mapped."""
+        return np.logical_and(np.isfinite(self.vectors).all(axis=1), self.vectors.any(axis=1))
+
+
+class Index(ABC):
+    """An index in a store. The first column of vectors is read and never written; ``source`` holds no password."""
+
+    source: str
+    column: str
+
+    @property
+    def second(self) -> str:
+        """Name of the second column."""
+        return f"{self.column or 'vector'}{SUFFIX}"
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of rows."""
+
+    @abstractmethod
+    def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
+        """Rows in batches, in an order that lasts until the next write.
+
+        Args:
+            missing: Leave out the rows that have a vector in the second column.
+            second: Read the vectors of the second column.
+        """
+
+    @abstractmethod
+    def written(self) -> int | None:
+        """Number of rows with a vector in the second column; None if there is no second column."""
+
+    @abstractmethod
+    def add(self, dim: int) -> None:
+        """Create the second column, empty, for vectors of a dimension."""
+
+    @abstractmethod
+    def write(self, ids: Sequence[Any], vectors: Float32) -> None:
+        """Write vectors (n, d) of rows into the second column; no kill after the call can lose them."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove the second column, if there is one."""
+
+    def finish(self) -> None:  # noqa: B027  # stores that write in place have nothing to do
+        """Complete the second column once all rows are written."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release the store."""
+
+
+def matrix(vectors: Iterable[Any]) -> Float32:
+    """Vectors of equal length as (n, d) float32; a missing one becomes NaN."""
+    listed = list(vectors)
+    empty = [np.nan] * next((len(vector) for vector in listed if vector is not None), 0)
+    return np.array([empty if vector is None else vector for vector in listed], np.float32)
+
+
+def open_index(source: str, columns: Columns | None = None) -> Index:
+    """The index of a source: a file such as ``docs.parquet``, or ``STORE:PLACE#TABLE``.
+
+    Raises:
+        ModelError: The source has an unknown form.
+        FileError: The source is missing or damaged, or lacks a column.
+    """
+    place, _, table = source.rpartition("#")
+    scheme, _, rest = place.partition(":")
+    if not (home := STORES.get(scheme) if place else FILES.get(Path(source).suffix)):
+        raise ModelError(
+            f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
+            "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."
+        )
+    module, _, name = home.partition(":")
+    kind = getattr(import_module(f"xalign_models.index.{module}"), name)
+    where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
+    index: Index = kind(*where, columns or Columns())
+    index.source = source.rpartition("@")[2]
+    return index

@@ -1,0 +1,176 @@
+"""Recall to expect of each method on an index, by the user's queries or by passages of held-out parallel text."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models import corpora
+from xalign_models.alignments.module import module_of
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import AlignmentError, DataError, ModelError
+from xalign_models.files import read_log
+from xalign_models.index.auditing import Sample
+from xalign_models.index.filling import mapped
+from xalign_models.index.forensics import encode
+from xalign_models.languages import canonical
+from xalign_models.linalg.arrays import Float32
+from xalign_models.models.maps import Maps
+from xalign_models.models.recipe import Recipe
+from xalign_models.ranking.ranks import Ranks, normalise, one_target_precision, target_counts
+from xalign_models.recommend.candidates import PLAIN, Candidate, candidates, fitted
+
+K = 10
+"""A relevant row counts as found among this many."""
+PASSAGES, MOST = 100, 8
+"""Maximum number of passages of a language, and of sentences in one."""
+NEAR = 0.005
+"""Difference of recall up to which the simpler method is chosen."""
+Text = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Recall@10 of a method, in [0, 1]; each relevant row is ranked with the query's other relevant rows left out.
+
+    Attributes:
+        candidate: The method.
+        same: Mean over the relevant rows in the query's language; None if there are none.
+        across: Mean over those in other languages.
+        error: Why it could not be fitted, else empty.
+    """
+
+    candidate: Candidate
+    same: float | None = None
+    across: float | None = None
+    error: str = ""
+
+    def cells(self) -> dict[str, Any]:
+        """The row of a table, in points of 100."""
+        same, across = (None if value is None else round(100 * value, 1) for value in (self.same, self.across))
+        return {"method": self.candidate.label, "same language": same, "across": across, "error": self.error}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Queries with languages, rows that they search with languages, and the relevant ones (n, k), -1 for none."""
+
+    queries: Float32
+    asked: Any
+    rows: Float32
+    written: Any
+    targets: Ranks
+
+
+def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
+    """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
+
+    Raises:
+        DataError: The corpus is not parallel, or has no other language of the index than English.
+    """
+    text = corpora.load(corpus)
+    common = sorted({*text.languages} & (languages | {ENGLISH}))
+    if len(common) < 2:
+        raise DataError(f"{corpus} has none of the index's languages beside English; name another text by --corpus.")
+    columns = text.parallel(common)
+    start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)
+    return tuple({code: side[part] for code, side in columns.items()}
+                 for part in (slice(min(limit, start)), slice(start, None)))  # type: ignore[return-value]  # fmt: skip
+
+
+def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
+    """Passages of held-out sentences, as long as the index's texts, among its rows; first sentences are the queries."""
+    roles, texts = recipe.role_prompts(), sample.rows.texts
+    sentence = np.median([len(row) for row in held[ENGLISH]])
+    size = int(np.clip(np.median([len(str(text)) for text in texts]) / sentence, 1, MOST)) if texts else MOST // 2
+    starts = range(0, len(held[ENGLISH]) - size + 1, size)[:PASSAGES]
+    spoken = [code for code in held for _ in starts]
+    documents = encode(recipe, [" ".join(held[c][s : s + size]) for c in held for s in starts], spoken, roles[-1])
+    queries = encode(recipe, [held[code][start] for code in held for start in starts], spoken, roles[0])
+    targets = np.arange(len(starts))[:, None] + len(starts) * np.arange(len(held))
+    rows, written = np.concatenate([documents, sample.rows.vectors]), np.concatenate([spoken, sample.codes])
+    return Judged(queries, np.array(spoken), rows, written, np.tile(targets, (len(held), 1)))
+
+
+def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
+    """The user's queries: JSON lines with ``text``, ``lang`` and the ``id`` of a relevant row of the index.
+
+    Raises:
+        DataError: A line has another form, or no line names a row of the index.
+    """
+    records, damaged = read_log(path)
+    if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
+        raise DataError(f'{path}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.')
+    place = {str(key): number for number, key in enumerate(sample.rows.ids)}
+    found: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        if str(record["id"]) in place:
+            query = str(record["text"]), canonical(str(record["lang"]))
+            found.setdefault(query, []).append(place[str(record["id"])])
+    if not found:
+        raise DataError(f"{path} names no id of a row of the index.")
+    targets = np.full((len(found), max(map(len, found.values()))), -1)
+    for number, rows in enumerate(found.values()):
+        targets[number, : len(rows)] = rows
+    texts, codes = zip(*found, strict=True)
+    queries = encode(recipe, texts, codes, recipe.role_prompts()[0])
+    return Judged(queries, np.array(codes), sample.rows.vectors, sample.codes, targets)
+
+
+def expect(
+    sample: Sample, recipe: Recipe, corpus: str, limit: int = 300, queries: Path | None = None
+) -> list[Expectation]:
+    """The recall of the plain vectors and of each method that ``xalign recommend`` tries, the simplest first.
+
+    Args:
+        sample: Rows of the index.
+        recipe: Its model.
+        corpus: Parallel text in its languages, to fit on.
+        limit: Rows of the text to fit on.
+        queries: The user's queries, as in :func:`own_queries`; by default :func:`passages`.
+
+    Raises:
+        XAlignError: Text is missing, or the vectors have another dimension than the model's.
+    """
+    text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
+    roles = []
+    for prompt in recipe.role_prompts():
+        vectors = {code: recipe.encode(side, code, prompt=prompt) for code, side in text.items()}
+        roles.append({code: (rows, vectors[ENGLISH]) for code, rows in vectors.items() if code != ENGLISH})
+    if (dim := vectors[ENGLISH].shape[1]) != sample.rows.vectors.shape[1]:
+        raise ModelError(f"The index has dimension {sample.rows.vectors.shape[1]}, and {recipe.spec.name} {dim}.")
+    judged = own_queries(recipe, queries, sample) if queries else passages(recipe, held, sample)
+    return [_expected(candidate, roles, judged) for candidate in (PLAIN, *candidates(len(text)))]
+
+
+def _expected(candidate: Candidate, roles: Sequence[Any], judged: Judged) -> Expectation:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of candidates that need more text than there is
+            maps = fitted(candidate, roles, ENGLISH)
+    except AlignmentError as error:
+        return Expectation(candidate, error=str(error))
+    queries, rows = _moved(maps[0], judged.queries, judged.asked), _moved(maps[-1], judged.rows, judged.written)
+    found = np.nan_to_num(one_target_precision(target_counts(queries, rows, judged.targets))) * K >= 1 - 1e-9
+    own, there = judged.written[judged.targets] == judged.asked[:, None], judged.targets >= 0
+    shares = [float(found[mask].mean()) if mask.any() else None for mask in (there & own, there & ~own)]
+    return Expectation(candidate, shares[0], shares[1])
+
+
+def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
+    """Unit rows under a fitted alignment, or none; languages that were not fitted get a relative's map."""
+    if alignment is None:
+        return normalise(vectors)
+    maps = Maps(module_of({"": alignment}), normalise=True)
+    maps.aligned.unknown = "related"
+    return np.asarray(mapped(maps, vectors, codes.tolist()), np.float32)
+
+
+def best(expectations: Sequence[Expectation]) -> Expectation:
+    """The simplest method within half a point of the best mean of both recalls, within and across languages."""
+    means = [(row.across + (row.across if row.same is None else row.same)) / 2 if row.across is not None else 0.0
+             for row in expectations]  # fmt: skip
+    return next(row for row, mean in zip(expectations, means, strict=True) if mean >= max(means) - NEAR)

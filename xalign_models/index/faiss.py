@@ -1,0 +1,54 @@
+"""FAISS: the second column is a second, flat index in a file beside the first."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import FileError, one_line
+from xalign_models.files import read_parquet
+from xalign_models.index.base import ROWS, Columns, Rows
+from xalign_models.index.files import Staged
+from xalign_models.linalg.arrays import Float32
+
+
+class Faiss(Staged):
+    """An index that FAISS wrote and that can reconstruct its vectors: flat, HNSW or IVF."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        import faiss
+
+        super().__init__(path, "vector")
+        read: Any = faiss.read_index
+        try:
+            self.index = read(str(path))
+        except RuntimeError as error:
+            raise FileError(f"{path} is not a FAISS index ({one_line(error)[-100:]}).") from None
+        self.inner = faiss.downcast_index(self.index.index) if hasattr(self.index, "id_map") else self.index
+        if hasattr(self.inner, "make_direct_map"):
+            self.inner.make_direct_map()
+        self.table: Any = read_parquet(columns.texts) if columns.texts else None
+        if self.table is not None and len(self.table) != self.count():
+            raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")
+        self.sides = columns.sides(self.table.column_names if self.table is not None else (), str(columns.texts))
+
+    def count(self) -> int:
+        return int(self.index.ntotal)
+
+    def _rows(self) -> Iterator[Rows]:
+        for start in range(0, self.count(), ROWS):
+            size = min(ROWS, self.count() - start)
+            sides = [self.table.column(name).slice(start, size).to_pylist() if name else None for name in self.sides]
+            yield Rows(range(start, start + size), self.inner.reconstruct_n(start, size), *sides)
+
+    def _save(self, path: Path, vectors: Float32) -> None:
+        import faiss
+
+        flat: Any = faiss.IndexFlat(vectors.shape[1], self.index.metric_type)
+        if hasattr(self.index, "id_map"):
+            flat = faiss.IndexIDMap(flat)
+            flat.add_with_ids(np.array(vectors), faiss.vector_to_array(self.index.id_map))
+        else:
+            flat.add(np.array(vectors))
+        faiss.write_index(flat, str(path))

@@ -1,0 +1,132 @@
+"""Files: the second column is a second file beside the first, written in rows that a kill cannot lose."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from xalign_models.errors import FileError
+from xalign_models.files import read_json, read_npz
+from xalign_models.index.base import ROWS, SUFFIX, Columns, Index, Rows, matrix
+from xalign_models.linalg.arrays import Float32
+from xalign_models.paths import atomic_file, atomic_write_text
+from xalign_models.vector_files.parquet import batches, open_parquet, vector_column, writer
+
+
+class Staged(Index):
+    """An index in a file. Rows go to a memory map with a count of finished rows; :meth:`finish` writes the file.
+
+    Rows without a usable vector stay zero in the second file, so that its rows are those of the first.
+    """
+
+    def __init__(self, path: Path, column: str) -> None:
+        if not path.is_file():
+            raise FileError(f"{path} does not exist.")
+        self.path, self.column = path, column
+        self.output = path.with_name(f"{path.stem}{SUFFIX}{path.suffix}")
+        self.stage, self.state = (path.with_name(f".{path.name}{SUFFIX}.{ending}") for ending in ("npy", "json"))
+
+    @property
+    def second(self) -> str:
+        return self.output.name
+
+    def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
+        if second and not self.stage.exists():  # finished
+            yield from type(self)(self.output, Columns(vector=self.column)).read()  # type: ignore[arg-type]
+            return
+        start = (self.written() or 0) if missing else 0
+        for rows in self._rows():
+            if rows.ids[-1] >= start:
+                here = rows.take(np.arange(max(0, start - rows.ids[0]), len(rows.ids)))
+                vectors = np.lib.format.open_memmap(self.stage, "r")[here.ids] if second else here.vectors
+                yield Rows(here.ids, vectors, here.texts, here.langs)
+
+    @abstractmethod
+    def _rows(self) -> Iterator[Rows]:
+        """All rows, with their numbers as ids."""
+
+    def written(self) -> int | None:
+        if self.output.exists():
+            return self.count()
+        return int(read_json(self.state)["done"]) if self.state.exists() else None
+
+    def add(self, dim: int) -> None:
+        np.lib.format.open_memmap(self.stage, "w+", np.float32, (self.count(), dim)).flush()
+        atomic_write_text(self.state, json.dumps({"done": 0}))
+
+    def write(self, ids: Sequence[Any], vectors: Float32) -> None:
+        stage = np.lib.format.open_memmap(self.stage, "r+")
+        stage[np.asarray(ids)] = vectors
+        stage.flush()
+        atomic_write_text(self.state, json.dumps({"done": int(ids[-1]) + 1}))
+
+    def finish(self) -> None:
+        if not self.output.exists():
+            with atomic_file(self.output) as temporary:
+                self._save(temporary, np.lib.format.open_memmap(self.stage, "r"))
+        self.state.unlink(missing_ok=True)
+        self.stage.unlink(missing_ok=True)
+
+    @abstractmethod
+    def _save(self, path: Path, vectors: Float32) -> None:
+        """Write the second file."""
+
+    def drop(self) -> None:
+        for path in (self.output, self.state, self.stage):
+            path.unlink(missing_ok=True)
+
+
+class Parquet(Staged):
+    """A parquet file, whose other columns the second file keeps."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self.schema = open_parquet(path).schema_arrow
+        super().__init__(path, vector_column(self.schema, path, columns.vector))
+        self.sides = columns.sides(self.schema.names, str(path))
+
+    def count(self) -> int:
+        return int(open_parquet(self.path).metadata.num_rows)
+
+    def _rows(self) -> Iterator[Rows]:
+        first = 0
+        for batch in batches(self.path, self.column, [self.column, *filter(None, self.sides)]):
+            sides = [batch.column(name).to_pylist() if name else None for name in self.sides]
+            vectors = matrix(batch.column(self.column).to_numpy(zero_copy_only=False))
+            yield Rows(range(first, first := first + len(batch)), vectors, *sides)
+
+    def _save(self, path: Path, vectors: Float32) -> None:
+        place, first = self.schema.get_field_index(self.column), 0
+        field = pa.field(self.column, pa.list_(pa.float32(), vectors.shape[1]))
+        with writer(path, self.schema.set(place, field), self.column) as out:
+            for batch in batches(self.path, self.column):
+                flat = pa.array(vectors[first : (first := first + len(batch))].reshape(-1))
+                column = pa.FixedSizeListArray.from_arrays(flat, type=field.type)
+                out.write_batch(batch.set_column(place, field, column))
+
+
+class Npz(Staged):
+    """An npz file of vectors, with arrays of texts and languages if it has any."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self.arrays = read_npz(path)
+        matrices = [name for name, array in self.arrays.items() if array.ndim == 2]
+        super().__init__(path, columns.pick("vector", matrices, str(path), needed=True))
+        self.sides = columns.sides(self.arrays, str(path))
+
+    def count(self) -> int:
+        return len(self.arrays[self.column])
+
+    def _rows(self) -> Iterator[Rows]:
+        for start in range(0, self.count(), ROWS):
+            part = slice(start, start + ROWS)
+            sides = [self.arrays[name][part].tolist() if name else None for name in self.sides]
+            vectors = self.arrays[self.column][part]
+            yield Rows(range(start, start + len(vectors)), vectors, *sides)
+
+    def _save(self, path: Path, vectors: Float32) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **{**self.arrays, self.column: vectors})  # type: ignore[arg-type]

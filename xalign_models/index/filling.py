@@ -1,0 +1,79 @@
+"""Fills the second column of an index: resumable, checked by count and sample."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xalign_models.errors import FileError, LanguageError
+from xalign_models.identification import identifiable, identify
+from xalign_models.index.base import Index, Rows
+from xalign_models.languages import canonical
+from xalign_models.linalg.arrays import AnyFloats
+from xalign_models.models.maps import Maps
+from xalign_models.progress import live
+from xalign_models.ranking.ranks import normalise
+
+Convert = Callable[[Rows], AnyFloats]
+"""Turns the vectors (n, d) of rows into those of the second column (n, m)."""
+CHECKED = 16
+"""Number of rows of each batch whose second vectors are computed again after the last one is written."""
+SAME = 0.999
+"""Minimum cosine between a stored vector, which a store may round or normalise, and the one computed again."""
+LETTERS = 300
+"""Number of characters of a text that its language is found by."""
+
+
+def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
+    """The canonical language of each row: its own, else ``lang``, else the one found in its text, or ``und``.
+
+    Raises:
+        LanguageError: A row has no language and no text, or no language identifier is installed.
+    """
+    codes, texts = rows.langs or [None] * len(rows.ids), rows.texts or [None] * len(rows.ids)
+    if not all(code or lang or text for code, text in zip(codes, texts, strict=True)):
+        raise LanguageError("Some rows have neither a language nor a text; give --lang-column or --lang.")
+    given = [canonical(code or lang or "") if code or lang else None for code in codes]
+    unknown = [str(text)[:LETTERS] for code, text in zip(given, texts, strict=True) if code is None]
+    found = iter(identify(unknown, identifiable()) if unknown else ())
+    return [code or next(found).language for code in given]
+
+
+def mapped(maps: Maps, vectors: AnyFloats, codes: list[str], prompt: str | None = None) -> AnyFloats:
+    """Vectors (n, d) of rows in languages (n,) under the maps of a prompt; None stands for the default prompt."""
+    numbers = maps.index({*codes} if maps.aligned.languages is not None else {None}, prompt)
+    places = [-1 if (number := numbers[code if code in numbers else None]) is None else number for code in codes]
+    return maps.apply(np.asarray(vectors, np.float32), np.array(places))
+
+
+def fill(index: Index, convert: Convert) -> tuple[int, int]:
+    """Write the second column; after an interruption, the rows that it lacks.
+
+    Returns:
+        Number of rows, and how many of them have no vector that could be mapped.
+
+    Raises:
+        FileError: The second column differs from the first in its rows, or has vectors of other maps.
+    """
+    with live(total=index.count(), initial=index.written() or 0, desc="write", unit=" rows") as bar:
+        for rows in index.read(missing=index.written() is not None):
+            chosen = rows.take(np.flatnonzero(rows.usable))
+            if len(chosen.ids):
+                vectors = np.asarray(convert(chosen), np.float32)
+                if index.written() is None:
+                    index.add(vectors.shape[1])
+                index.write(chosen.ids, vectors)
+            bar.update(len(rows.ids))
+    total = skipped = 0
+    wrong = f"{index.source}: {index.second} differs from the vectors that belong there; undo, and try again."
+    for first, second in zip(index.read(), index.read(second=True), strict=True):
+        total, skipped = total + len(first.ids), skipped + int((~first.usable).sum())
+        if list(first.ids) != list(second.ids) or not np.array_equal(first.usable, second.usable):
+            raise FileError(wrong)
+        places = np.flatnonzero(first.usable)[:: max(1, len(first.ids) // CHECKED)]
+        again = normalise(convert(first.take(places))) if places.size else second.vectors[places]
+        if ((again * normalise(second.vectors[places])).sum(axis=1) < SAME).any():
+            raise FileError(wrong)
+    if total != index.count():
+        raise FileError(f"{index.source}: {total} of {index.count()} rows were read; another program is writing.")
+    index.finish()
+    return total, skipped

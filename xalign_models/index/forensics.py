@@ -1,0 +1,58 @@
+"""Rows of another model, prompt or version: by the distribution of all rows, or by encoding some texts again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xalign_models.linalg.arrays import Float32, Mask
+from xalign_models.models.recipe import ROLES, Recipe
+from xalign_models.ranking.ranks import normalise
+from xalign_models.vectors.transfer import SAME
+
+FOREIGN = 1.3
+"""A cluster with less variance in the directions of the largest cluster, as a multiple of chance, is another model's.
+
+Rows of one model share the directions of high variance, whatever their topics and languages: they have 1.5 times
+chance or more, and rows of two models at most 1.2 times, by measurements on two encoders in eight languages.
+"""
+CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
+"""Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
+
+
+def foreign(vectors: Float32, seed: int = 0) -> Mask:
+    """(n,) the rows that another model made than most others, by clusters of the unit vectors (n, d)."""
+    from sklearn.cluster import KMeans
+
+    rows = normalise(vectors)
+    count = min(CLUSTERS, max(2, len(rows) // LEAST))
+    labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
+    parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
+    top = max(1, rows.shape[1] // DIRECTIONS)
+    directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]
+    shares = [np.square(part @ directions).sum() / max(1e-12, float(np.square(part).sum())) for part in parts]
+    chosen: Mask = np.array(shares)[labels] * rows.shape[1] / top < FOREIGN
+    return chosen if 2 * chosen.sum() <= len(chosen) else ~chosen
+
+
+def encode(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], prompt: str) -> Float32:
+    """Vectors (n, d) of texts in languages (n,) under a prompt."""
+    rows: dict[str, list[int]] = {}
+    for place, code in enumerate(codes):
+        rows.setdefault(code, []).append(place)
+    parts = [recipe.encode([texts[p] for p in places], code, prompt=prompt) for code, places in rows.items()]
+    return np.concatenate(parts)[np.argsort([place for places in rows.values() for place in places])]
+
+
+def encoded_again(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], vectors: Float32) -> list[dict[str, Any]]:
+    """Number of rows by the model's prompt that gives the stored vector, or that none gives, with their cosines."""
+    names = {recipe.backbone.prompts.get(name, ""): name for name in reversed(ROLES)}
+    stored = normalise(vectors)
+    cosines = np.array([(normalise(encode(recipe, texts, codes, text)) * stored).sum(axis=1) for text in names])
+    best, listed = cosines.max(axis=0), [*names.values(), "none: another model or version"]
+    which = np.where(best < SAME, len(names), cosines.argmax(axis=0))
+    return [
+        {"prompt": listed[place], "rows": int((which == place).sum()),
+         "median cosine": round(float(np.median(best[which == place])), 4)}
+        for place in np.unique(which)
+    ]  # fmt: skip

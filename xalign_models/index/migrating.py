@@ -1,0 +1,69 @@
+"""A new model's vectors predicted from the old ones, with a bound on what a query loses by it."""
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import DataError, ModelError
+from xalign_models.index.auditing import Sample, nearest_others
+from xalign_models.index.forensics import encode
+from xalign_models.linalg.arrays import AnyFloats
+from xalign_models.models import migration
+from xalign_models.models.recipe import Recipe
+from xalign_models.ranking.ranks import normalise
+from xalign_models.vectors.transfer import SAME
+
+TEXTS, LEAST, CHECKED = 2000, 100, 32
+"""Texts of the index that the new model encodes, at most and at least, and that the old one does, to know its own."""
+LEVEL, WANTED = 0.1, 0.3
+"""Share of queries whose loss may exceed the bound, and the bound that encoding some rows first should reach."""
+
+
+def conformal(losses: AnyFloats, level: float) -> float:
+    """The split-conformal bound: the ceil((n + 1) (1 - level))-th smallest of n losses, or 1 if there are too few.
+
+    The loss of a new query that is exchangeable with those is at most the bound with probability 1 - level or more
+    (Papadopoulos et al., 2002; Lei et al., 2018).
+    """
+    place = ceil((len(losses) + 1) * (1 - level))
+    return float(np.sort(losses)[place - 1]) if place <= len(losses) else 1.0
+
+
+def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
+    """A map from the vectors of a sample to a new model's, fitted on half of the texts, and its losses on the others.
+
+    A query's loss is the share of a new index's ten nearest rows that are not among the ten nearest here.
+
+    Returns:
+        The map, and ``table`` with the mean loss, and the bound that 90% of queries keep, by share of rows encoded
+        again; ``share``, the smallest one with the bound :data:`WANTED`, or 1; and ``cut``, the length below which a
+        prediction belongs to that share.
+
+    Raises:
+        DataError: The index has fewer than 100 texts.
+        ModelError: The vectors are not the old model's.
+    """
+    texts, codes = [str(text) for text in sample.rows.texts or ()], sample.codes.tolist()
+    if len(texts) < LEAST:
+        raise DataError(f"A map between models needs {LEAST} texts of the index; it has {len(texts)}.")
+    stored, prompts = normalise(sample.rows.vectors), new.role_prompts()
+    again = encode(old, texts[:CHECKED], codes[:CHECKED], old.role_prompts()[-1])
+    if again.shape[1] != stored.shape[1] or np.median((normalise(again) * stored[:CHECKED]).sum(axis=1)) < SAME:
+        raise ModelError(f"The vectors are not those of {old.spec.name}; `xalign index audit` shows whose they are.")
+    queries, documents = (normalise(encode(new, texts, codes, prompt)) for prompt in (prompts[0], prompts[-1]))
+    held = np.random.default_rng(0).permutation(len(texts)) % 2 == 1
+    layers = migration.fit_map(method, stored[~held], documents[~held])
+    predicted = migration.apply(layers, stored[held])
+    lengths, own = np.linalg.norm(predicted, axis=1), np.arange(held.sum())
+    order, true = np.argsort(lengths), nearest_others(queries[held], documents[held], own)
+    table = []
+    for share in np.arange(0, 1, 0.05):
+        rows, first = normalise(predicted), order[: round(share * len(order))]
+        rows[first] = documents[held][first]
+        near = nearest_others(queries[held], rows, own)
+        losses = 1 - (true[:, :, None] == near[:, None]).any(axis=2).mean(axis=1)
+        row = {"encoded again": share, "mean loss": float(losses.mean()), "bound": conformal(losses, LEVEL)}
+        table.append({name: round(value, 3) for name, value in row.items()})
+    share = next((row["encoded again"] for row in table if row["bound"] <= WANTED), 1.0)
+    return layers, {"table": table, "share": share, "cut": float(np.quantile(lengths, share))}

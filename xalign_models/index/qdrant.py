@@ -1,0 +1,81 @@
+"""Qdrant: the second column is a named vector of the same collection."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xalign_models.errors import FileError
+from xalign_models.index.base import Columns, Index, Rows, matrix
+from xalign_models.linalg.arrays import Float32
+
+PAGE = 2048
+"""Points of a request; 384 dimensions of one are some 8 kB of JSON."""
+
+
+class Qdrant(Index):
+    """A collection, by a server's address or in a directory of the client's local mode; texts are in the payload."""
+
+    def __init__(self, place: str, collection: str, columns: Columns) -> None:
+        from qdrant_client import QdrantClient
+
+        self.client = QdrantClient(url=place) if "://" in place else QdrantClient(path=place)
+        self.collection = collection
+        if not self.client.collection_exists(collection):
+            self.client.close()
+            raise FileError(f"{place} has no Qdrant collection {collection}.")
+        self.column = columns.pick("vector", self._named(), place, needed=True)
+        points, _ = self.client.scroll(collection, limit=1)
+        self.sides = columns.sides((points[0].payload or {}) if points else {}, place)
+
+    def _named(self) -> dict[str, Any]:
+        """Settings of the vectors by name; an unnamed one has the name ""."""
+        vectors = self.client.get_collection(self.collection).config.params.vectors
+        return dict(vectors) if isinstance(vectors, dict) else {"": vectors}
+
+    def _filter(self, kind: str) -> Any:
+        from qdrant_client import models
+
+        return models.Filter.model_validate({kind: [models.HasVectorCondition(has_vector=self.second)]})
+
+    def count(self) -> int:
+        return int(self.client.count(self.collection).count)
+
+    def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
+        column = self.second if second else self.column
+        chosen = self._filter("must_not") if missing else None
+        offset: Any = None
+        while True:
+            points, offset = self.client.scroll(
+                self.collection, chosen, PAGE, offset=offset, with_payload=[side for side in self.sides if side],
+                with_vectors=[column] if column else True,
+            )  # fmt: skip
+            if points:
+                sides = [[(point.payload or {}).get(side) for point in points] if side else None for side in self.sides]
+                vectors = (v.get(column) if isinstance(v := point.vector, dict) else v for point in points)
+                yield Rows([point.id for point in points], matrix(vectors), *sides)
+            if offset is None:
+                return
+
+    def written(self) -> int | None:
+        there = self.second in self._named()
+        return int(self.client.count(self.collection, self._filter("must")).count) if there else None
+
+    def add(self, dim: int) -> None:
+        from qdrant_client import models
+
+        first = self._named()[self.column]
+        config = models.DenseVectorConfig(size=dim, distance=first.distance, datatype=first.datatype)
+        self.client.create_vector_name(self.collection, self.second, models.DenseVectorNameConfig(dense=config))
+
+    def write(self, ids: Sequence[Any], vectors: Float32) -> None:
+        from qdrant_client import models
+
+        rows = zip(ids, vectors.tolist(), strict=True)
+        points = [models.PointVectors(id=key, vector={self.second: vector}) for key, vector in rows]
+        self.client.update_vectors(self.collection, points)
+
+    def drop(self) -> None:
+        if self.second in self._named():
+            self.client.delete_vector_name(self.collection, self.second)
+
+    def close(self) -> None:
+        self.client.close()

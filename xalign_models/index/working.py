@@ -1,0 +1,153 @@
+"""The commands on an open index: audit, fix and migrate."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.device import pick_device
+from xalign_models.errors import ModelError
+from xalign_models.files import read_json, read_npz
+from xalign_models.index import expecting, migrating
+from xalign_models.index.auditing import Tables, contents, gather
+from xalign_models.index.base import Index, Rows
+from xalign_models.index.filling import fill, languages_of, mapped
+from xalign_models.index.forensics import encoded_again
+from xalign_models.linalg.arrays import AnyFloats
+from xalign_models.models import api, migration
+from xalign_models.models.building import raw_encoder
+from xalign_models.models.maps import load_maps
+from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
+from xalign_models.models.saving import save
+from xalign_models.paths import atomic_directory
+from xalign_models.ranking.ranks import normalise
+from xalign_models.recommend.candidates import PLAIN, Candidate
+from xalign_models.store import open_store
+
+RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
+"""Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""
+AGAIN = 64
+"""Number of the index's texts that an audit encodes again."""
+
+
+def open_model(model: str, device: str | None = None) -> Recipe:
+    """The model of an index.
+
+    Raises:
+        ModelError: It is aligned or unknown.
+    """
+    spec = find_spec(model)
+    if spec.alignment:
+        raise ModelError(f"{model} is aligned; name its backbone, {spec.backbone.name}.")
+    return Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
+
+
+def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:
+    """All tables of an audit, with its model also those that need it; ``text`` as for :func:`expecting.expect`.
+
+    Raises:
+        XAlignError: The index has no usable vectors or no languages, or text is missing.
+    """
+    sample = gather(index, lang)
+    tables = contents(sample)
+    if recipe is None:
+        return tables
+    if texts := sample.rows.texts:
+        some = np.random.default_rng(0).permutation(len(texts))[:AGAIN]
+        codes, vectors = sample.codes[some].tolist(), sample.rows.vectors[some]
+        again = encoded_again(recipe, [str(texts[row]) for row in some], codes, vectors)
+        tables[f"{len(some)} texts encoded again by {recipe.spec.name}"] = again
+    rows = expecting.expect(sample, recipe, **text)
+    tables["Recall@10 to expect of each method, in percent"] = [row.cells() for row in rows]
+    tables["Recommended"] = [expecting.best(rows).cells()]
+    return tables
+
+
+def fix(
+    index: Index, output: Path, model: str, method: str = "auto", *, lang: str | None = None, device: str | None = None,
+    corpus: str = "gettext", limit: int = 300, queries: Path | None = None,
+) -> tuple[str, int, int]:  # fmt: skip
+    """Write aligned vectors to the second column, and the model for queries to a folder; the same call resumes.
+
+    The method ``auto`` is :func:`expecting.best`; ``corpus``, ``limit`` and ``queries`` are those of
+    :func:`expecting.expect`, and ``lang`` is the language of rows without one.
+
+    Returns:
+        The method, the number of rows, and how many of them have no vector that could be mapped.
+
+    Raises:
+        ModelError: The second column or the folder belongs to another run, or no method is better than none.
+        XAlignError: As for :func:`expecting.expect`, or a write failed.
+    """
+    asked = {"source": index.source, "column": index.column, "model": model, "method": method, "corpus": corpus}
+    recipe = open_model(model, device)
+    if _is_new(index, output, asked):
+        sample, chosen = gather(index, lang), Candidate(method)
+        if method == "auto":
+            chosen = expecting.best(expecting.expect(sample, recipe, corpus, limit, queries)).candidate
+        if chosen == PLAIN:
+            raise ModelError("No method is expected to be better than the plain vectors; nothing was written.")
+        languages = [*expecting.fit_text(corpus, {*sample.codes.tolist()}, limit)[0]]
+        text: dict[str, Any] = {"corpus": corpus, "languages": languages, "limit": limit}
+        aligned = api.fit(chosen.method, backbone=model, device=device, **text, **dict(chosen.params))
+        record = json.dumps({**asked, "chosen": chosen.label}, indent=2)
+        save(aligned, output, files={RECORD: record}, adapter=not Path(aligned.xalign_spec.backbone.model).is_dir())
+    maps, prompt = load_maps(str(output)), recipe.role_prompts()[-1]
+
+    def convert(rows: Rows) -> AnyFloats:
+        return mapped(maps, rows.vectors, languages_of(rows, lang), prompt)
+
+    return str(read_json(output / RECORD)["chosen"]), *fill(index, convert)
+
+
+def _is_new(index: Index, output: Path, asked: dict[str, Any]) -> bool:
+    """Whether nothing was written yet; False if the same call was interrupted."""
+    if (output / RECORD).is_file():
+        known = read_json(output / RECORD)
+        if any(known.get(name) != value for name, value in asked.items()):
+            raise ModelError(f"{output} belongs to another run, on {known.get('source')}; choose another --output.")
+        return False
+    if index.written() is not None:
+        raise ModelError(f"{index.source} has {index.second} already; `xalign index undo` removes it.")
+    if output.exists():
+        raise ModelError(f"--output {output} exists; choose a new folder.")
+    return True
+
+
+def migrate(
+    index: Index, output: Path, *, old: str, new: str, method: str = "affine", lang: str | None = None,
+    device: str | None = None,
+) -> tuple[dict[str, Any], int, int]:  # fmt: skip
+    """Write vectors of a new model, predicted from the old ones, to the second column; the same call resumes.
+
+    The folder gets the map and, one per line, the ids of the rows to encode first.
+
+    Returns:
+        The record of the map, with the losses of :func:`migrating.fit`, the number of rows, and how many had no vector.
+
+    Raises:
+        XAlignError: As for :func:`fix` and :func:`migrating.fit`, or the method cannot map between models.
+    """
+    asked = {"source": index.source, "column": index.column, "from": old, "to": new, "method": method}
+    migration.check(method)
+    if _is_new(index, output, asked):
+        sample = gather(index, lang, migrating.TEXTS)
+        layers, losses = migrating.fit(sample, open_model(old, device), open_model(new, device), method)
+        arrays: dict[str, Any] = {f"{i}{'Wb'[j]}": layers[i][j] for i in range(len(layers)) for j in (0, 1)}
+        with atomic_directory(output) as folder:
+            np.savez(folder / MAP, **arrays)
+            (folder / RECORD).write_text(json.dumps({**asked, **losses}, indent=2), encoding="utf-8")
+    record, arrays = read_json(output / RECORD), read_npz(output / MAP)
+    layers = tuple((arrays[f"{i}W"], arrays[f"{i}b"]) for i in range(len(arrays) // 2))
+
+    def predicted(rows: Rows) -> AnyFloats:
+        return migration.apply(layers, normalise(rows.vectors))
+
+    total, skipped = fill(index, lambda rows: normalise(predicted(rows)))
+    with (output / FIRST).open("w", encoding="utf-8") as file:
+        for rows in index.read():
+            short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])
+            file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).ids)
+    return record, total, skipped

@@ -1,0 +1,89 @@
+"""A trial as a page: the answer first, then the scores, what it costs, and what to do next."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from xalign_models.boards.trial import Score, Trial
+from xalign_models.languages import display_name, is_canonical
+from xalign_models.paths import atomic_write_text
+from xalign_models.plugins import TASKS
+from xalign_models.recommend.card import COLUMNS
+from xalign_models.tables.escaping import escape
+
+NAMES = {"precision_at_1": "P@1", "ndcg_at_10": "nDCG@10"}
+
+
+def answer(trial: Trial) -> str:
+    """The trial's result in a sentence."""
+    across, name, label = trial.across, _metric(trial), trial.recommendation.chosen.label
+    if trial.model is None:
+        return f"No alignment helps here: the model keeps its {name} of {100 * across.before:.1f} across languages."
+    change = f"{name} across languages from {100 * across.before:.1f} to {100 * across.after:.1f}"
+    if trial.helps and trial.cost:
+        price = f"{100 * trial.cost:.1f} points within a language"
+        return f"Alignment helps at a price: {label} raises {change}, and loses {price}."
+    opening = f"Alignment helps: {label} raises" if trial.helps else f"The gain may be chance: {label} moves"
+    return f"{opening} {change}, on text that it was not fitted on."
+
+
+def _metric(trial: Trial) -> str:
+    metric = str(TASKS.facts(trial.task)["score"])
+    return NAMES.get(metric, metric)
+
+
+def write_trial(trial: Trial, path: Path) -> None:
+    """Write a trial as a single page that opens from a file and loads nothing."""
+    chosen, languages = trial.recommendation, sorted({overlap.language or "" for overlap in trial.overlap})
+    verdicts = [
+        [
+            verdict.candidate.label,
+            f"{verdict.score:.3f}",
+            f"{verdict.p_gain:.1g}",
+            verdict.error or ", ".join(verdict.losses),
+        ]
+        for verdict in chosen.verdicts
+    ]
+    shared, texts = sum(each.exact + each.near for each in trial.overlap), sum(each.texts for each in trial.overlap)
+    words = {
+        "title": f"{trial.backbone} on {trial.text.resolve().name}",
+        "answer": answer(trial),
+        "metric": _metric(trial),
+        "reason": chosen.reason,
+        "overlap": f"{shared} of {texts}",
+        "model": str(trial.model or trial.backbone),
+        "facts": f"{trial.task}: {', '.join(map(display_name, languages))}",
+        "command": f"xalign try {trial.backbone} {trial.text}",
+        "data": f"--data own=test:{trial.text}",
+        "task": trial.task,
+    }
+    parts = {name: escape(text, "html") for name, text in words.items()}
+    parts["chart"] = "".join(map(_bar, trial.scores))
+    parts["card"] = (
+        _table([*COLUMNS], [[*row.cells().values()] for row in chosen.card]) if chosen.card else "<p>None.</p>"
+    )
+    parts["verdicts"] = _table(["method", chosen.measure, "p", "worse in"], verdicts)
+    template = files(__package__).joinpath("trial.html").read_text(encoding="utf-8")
+    atomic_write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template))
+
+
+def _bar(score: Score) -> str:
+    """A line of the chart: the name, a track from the score before to the score after, and the numbers."""
+    low, high = sorted(100 * max(0.0, value) for value in (score.before, score.after))
+    kind = "up" if score.interval[0] > 0 else "down" if score.interval[1] < 0 else "chance"
+    name = display_name(score.name) if is_canonical(score.name) else score.name
+    change = f"{100 * (score.after - score.before):+.1f}"
+    interval = f"[{100 * score.interval[0]:+.1f}, {100 * score.interval[1]:+.1f}]"
+    return (
+        f'<tr class="{kind}"><th scope="row">{escape(name, "html")}</th><td class="track"><i style="left:{low:.1f}%;'
+        f'width:{max(0.6, high - low):.1f}%"></i><b style="left:{100 * score.after:.1f}%"></b></td><td>'
+        f"{100 * score.before:.1f}</td><td><strong>{100 * score.after:.1f}</strong></td>"
+        f"<td>{change} <small>{interval}</small></td></tr>"
+    )
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = ["".join(f"<td>{escape(cell, 'html')}</td>" for cell in row) for row in rows]
+    head = "".join(f'<th scope="col">{escape(name, "html")}</th>' for name in heads)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
