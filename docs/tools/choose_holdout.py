@@ -96,7 +96,7 @@ def predicted(atlas: Atlas) -> Iterator[Row]:
 
 
 def simple(logits: np.ndarray) -> dict[str, np.ndarray]:
-    """What the mean of a cell, and an additive fit of models and cells, predict."""
+    """Predictions by the mean of a cell, and by an additive fit of models and cells."""
     observed, quality = np.isfinite(logits), np.zeros(len(logits))
     values = np.where(observed, logits, 0)
     means = values.sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
