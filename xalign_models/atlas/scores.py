@@ -101,6 +101,11 @@ class Scores:
         """Number of tasks of a kind that have a language."""
         return int(self.tasks[TASKS.index(kind) * len(self.languages) + self.place[language]])
 
+    def seen(self, kind: str) -> Mask:
+        """Whether each model (models,) was measured on a task of a kind, in any language."""
+        start = TASKS.index(kind) * len(self.languages)
+        return np.asarray(self.states[start : start + len(self.languages)].any(axis=0))
+
     def row(self, kind: str, language: str, *, adjusted: bool = False) -> Row:
         """The scores of one kind in one language; ``adjusted`` takes the mean gain of training off trained-on tasks."""
         number = TASKS.index(kind)
