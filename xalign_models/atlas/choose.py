@@ -171,7 +171,8 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
 
 def _next(scores: Scores, wish: Wish, kinds: Sequence[str], candidates: Sequence[RankedModel]) -> Iterator[str]:
     """The measurements of models that may be the best, the best first."""
-    rivals = [one for one in candidates if one.high > candidates[0].low and one.high - one.low > CLOSE]
+    seen = dict(zip(scores.models, np.any([scores.seen(kind) for kind in kinds], axis=0), strict=True))
+    rivals = [one for one in candidates if one.high > max(candidates[0].low, one.low + CLOSE) and seen[one.model]]
     for one in sorted(rivals, key=lambda one: -one.score)[:NEXT]:
         at = scores.models.index(one.model)
         cells = [(kind, code, scores.row(kind, code)) for kind in kinds for code in wish.languages]

@@ -53,7 +53,7 @@ class Factors(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What a model's observed cells say of its factors: means (models, r) and covariances (models, r, r)."""
+    """The factors of models given their observed cells: means (models, r) and covariances (models, r, r)."""
 
     mean: Float64
     covariance: Float64

@@ -33,7 +33,7 @@ def _task_names(incomplete: str) -> list[str]:
 
 def known_languages(values: list[str] | None) -> list[str] | None:
     """Refuse unknown language codes before the seconds that a command's imports take."""
-    language_codes(values, None, all=None, core=None)
+    language_codes([code for code in split_list(values) if code not in {"all", "core"}], None)
     return values
 
 

@@ -1,4 +1,4 @@
-"""What a training will take, before anything is loaded: sizes are counted on torch's meta device.
+"""Plans of trainings, before anything is loaded: sizes are counted on torch's meta device.
 
 Times and memory are for one H100. They are upper estimates: each text has as many tokens as the configuration allows.
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -144,3 +147,44 @@ def test_a_source_holds_no_password(tmp_path, request):
     with pytest.raises(FileError) as raised:
         open_index("postgresql://me:secret@127.0.0.1:1/db#docs")
     assert "secret" not in str(raised.value)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from xalign_models.index.base import Columns, open_index
+from xalign_models.index.filling import fill
+
+for module in ("files", "faiss", "lance", "postgres"):
+    __import__(f"xalign_models.index.{module}")
+    sys.modules[f"xalign_models.index.{module}"].ROWS = 7
+import xalign_models.index.qdrant as qdrant, xalign_models.vector_files.parquet as parquet
+qdrant.PAGE, parquet.BATCH_BYTES = 7, 224
+source, rotation, texts = sys.argv[1:]
+seen = []
+
+def convert(rows):
+    seen.append(rows)
+    if len(seen) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rows.vectors @ np.load(rotation)
+
+fill(open_index(source, Columns(texts=Path(texts) if texts else None)), convert)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_and_doubles_no_row(stored, tmp_path):
+    source, columns = stored(rows(COUNT))
+    np.save(tmp_path / "rotation.npy", ROTATION)
+    arguments = [source, str(tmp_path / "rotation.npy"), str(columns.texts or "")]
+    assert subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False).returncode == -signal.SIGKILL
+    with closing(open_index(source, columns)) as index:
+        ids, before = content(index)
+        assert 0 < index.written() < COUNT
+        assert fill(index, rotated) == (COUNT, 0)
+        keys, second = content(index, second=True)
+        assert sorted(map(str, keys)) == sorted(map(str, ids))
+        assert index.count() == len({*keys}) == COUNT
+        np.testing.assert_allclose(second[[keys.index(key) for key in ids]], before @ ROTATION, atol=1e-5)
