@@ -2,10 +2,8 @@
 
     python -m benchmarks.apply_vectors --rows 10000000 --folder /somewhere/with/space
 
-The input is a directory of parquet files, all links to one file of a million rows with distinct ids and three languages
-in random order. A numpy loop reads two of the files, computes ``X @ W + b`` and writes them with the same reader and
-writer. Then ``xalign apply`` maps all files, is killed after two parts, and resumes. Times are processor times, since
-other processes share the machine. The output's ids are compared with the input's, and some of its vectors with numpy's.
+The input is a directory of links to one file of a million rows. A numpy loop reads two files, computes ``X @ W + b``,
+and writes them. Then ``xalign apply`` maps all files, is killed after two parts and resumes. Processor times count.
 """
 
 import argparse

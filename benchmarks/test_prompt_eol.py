@@ -11,8 +11,8 @@ from benchmarks.devices import every_device
 from benchmarks.roofline import model_flops
 from benchmarks.shapes import VOCABULARY, mixed_texts
 from xalign_models.backbones import packing, pipeline
+from xalign_models.backbones.inputs import ENGLISH, prompted
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.templates import ENGLISH, prompted
 
 BATCH = 32
 PROMPT = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'

@@ -1,7 +1,6 @@
 """A step of contrastive training: forward, loss and backward of a batch of pairs of mixed lengths, LoRA on all layers.
 
-The alternative is sentence-transformers' own first module, which pads each side of a batch to its longest text. Shapes
-have random weights and are labelled so.
+The alternative is sentence-transformers' own first module, which pads each side of a batch to its longest text.
 """
 
 import numpy as np

@@ -1,9 +1,7 @@
 """A training step of LUSIFER: forward, loss and backward of texts of mixed lengths, in both stages.
 
 Stage 1 is compared with transformers' own loss over padded batches, stage 2 with cached gradients, and bfloat16 with
-float32. Shapes have random weights and are labelled so: on CUDA the small model's and the paper's, which takes about
-100 GB; on the CPU smaller ones. Memory is the size of the activations that wait for the backward pass, which no machine
-changes. On CUDA the device's peak is noted too.
+float32. The paper's shape takes about 100 GB. Memory is that of the activations which wait for the backward pass.
 """
 
 from collections.abc import Callable

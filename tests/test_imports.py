@@ -27,12 +27,12 @@ FOUNDATION = "builtin claims configuration device errors files languages lmdb_fi
 LAYERS = (
     FOUNDATION,
     "figures identification linalg published tables",
-    "assets ranking specs vector_files",
+    "assets ranking specs thresholds vector_files",
     "plugins results store typology",
     "alignments corpora",
     "backbones portable recommend",
     "generation models",
-    "analysis evaluation parity vectors",
+    "analysis evaluation parity serving vectors",
     "cluster",
     "atlas boards training",
     "page xalign_tasks",
@@ -182,7 +182,7 @@ def test_type_checks_messages_and_lower_rooms_are_no_arrows():
         "PLACE = 'xalign_models.alignments.lir'\n"
     )
     assert wrong("xalign_models.alignments.made_up", source) == set()
-    assert wrong("xalign_tasks.made_up", "P = 'xalign_tasks.flores'\nfrom xalign_models import models") == set()
+    assert wrong("xalign_tasks.made_up", "P = 'xalign_tasks.parallel'\nfrom xalign_models import models") == set()
 
 
 def test_a_circle_is_found():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xalign_models.models.saving import save
     from xalign_models.plugins import register
     from xalign_models.portable.loading import load_map
+    from xalign_models.thresholds import Thresholds
 
 try:
     __version__ = metadata.version("xalign")  # from the git tag and the commits after it
@@ -27,6 +28,7 @@ __all__ = [
     "AffineMap",
     "Centered",
     "Procrustes",
+    "Thresholds",
     "__version__",
     "as_mteb",
     "evaluate",

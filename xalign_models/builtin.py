@@ -13,6 +13,7 @@ PUBLIC = {
     "LIR": "xalign_models.alignments.lir",
     "LSAR": "xalign_models.alignments.lsar",
     "Procrustes": "xalign_models.alignments.procrustes",
+    "Thresholds": "xalign_models.thresholds",
     "as_mteb": "xalign_models.models.api",
     "evaluate": "xalign_models.evaluation.frame",
     "fit": "xalign_models.models.api",

@@ -193,7 +193,6 @@ def _fields(kind: Any, names: Sequence[str]) -> list[str]:
 
 
 def _inner(hint: Any) -> Any:
-    """The dataclass inside a type such as a list of it."""
     if dataclasses.is_dataclass(hint):
         return hint
     return next(filter(None, map(_inner, typing.get_args(hint))), None)

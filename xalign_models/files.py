@@ -1,7 +1,6 @@
 """Bounded readers of files (JSON, logs of JSON lines, NPZ, safetensors headers), and digests of files.
 
-Files may be damaged, truncated or malicious. Each reader limits the size, checks the type and raises FileError; none
-runs code.
+Each reader limits the size, checks the type and raises FileError; none runs code.
 """
 
 from __future__ import annotations

@@ -48,9 +48,6 @@ def identify(texts: Sequence[str], among: Sequence[str]) -> list[Found]:
         For each text, one of ``among`` and its probability; :data:`UNDETERMINED` if that is below
         :data:`LEAST_CONFIDENCE`.
 
-    Raises:
-        LanguageError: py3langid is not installed.
-
     Examples:
         >>> from xalign_models.identification import identify
         >>> [found.language for found in identify(["Das ist ein Satz.", "1,200"], ["deu-Latn", "eng-Latn"])]
@@ -64,11 +61,7 @@ def identify(texts: Sequence[str], among: Sequence[str]) -> list[Found]:
 
 @cache
 def identifiable() -> tuple[str, ...]:
-    """Canonical codes of all languages that py3langid knows.
-
-    Raises:
-        LanguageError: py3langid is not installed.
-    """
+    """Canonical codes of all languages that py3langid knows."""
     codes = []
     for label in _whole().labels:
         with suppress(LanguageError):

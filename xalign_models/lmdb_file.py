@@ -41,10 +41,7 @@ def require_installed(module: ModuleType) -> None:
 
 
 def set_aside_if_damaged(path: Path) -> None:
-    """Rename a store that ends before its last page.
-
-    LMDB may leave unreferenced pages at the end unwritten, so a short file is first read in a separate process.
-    """
+    """Rename a store that ends before its last page."""
     file = path / "data.mdb"
     if _is_long_enough(file):
         return

@@ -23,11 +23,7 @@ _COMMON_NAMES = {
 
 @cache
 def load_uriel() -> dict[str, Any]:
-    """URIEL's families and syntactic features, each by ISO 639-3 code.
-
-    Raises:
-        AssetError: URIEL is unavailable.
-    """
+    """URIEL's families and syntactic features, each by ISO 639-3 code."""
     path = assets.install("uriel") / "uriel.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
@@ -62,9 +58,6 @@ def nearest(language: str, known: tuple[str, ...]) -> str | None:
     """The known language with the longest lineage in common, of several the one with the most similar syntax.
 
     None if no known language is of its family, or URIEL does not have the language.
-
-    Raises:
-        AssetError: URIEL is unavailable.
     """
     table, codes = load_uriel(), {code: code.split("-", maxsplit=1)[0] for code in (language, *known)}
     if codes[language] not in table["families"]:

@@ -3,6 +3,7 @@
 python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
 """
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,15 +17,22 @@ from matplotlib.ticker import FuncFormatter
 
 from xalign_models import figures
 from xalign_models.atlas import KINDS, Atlas, Column, load_atlas
-from xalign_models.atlas.statistics import ENGLISH, Levels, association, levels, multilingual, properties, summarise
+from xalign_models.atlas.statistics import (
+    ENGLISH,
+    Levels,
+    association,
+    levels,
+    multilingual,
+    organisation,
+    properties,
+    summarise,
+)
 from xalign_models.atlas.table import short_revision
 from xalign_models.linalg.arrays import Float64, Mask
 from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups, short
 
 FOLDER = Path(__file__).parents[1] / "atlas"
-LARGE, LARGEST = 1e9, 7e9
-"""Parameters from which a model counts as large, and as one of the largest."""
-SMALL_MODEL = "intfloat/multilingual-e5-small"
+HUBS = Path(__file__).parents[1] / "results" / "atlas_hubs.csv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +55,8 @@ class Measured:
 
     def correlation(self, name: str, about: str) -> dict[str, float]:
         """The statistic's rank correlation with a property over multilingual models, with its interval."""
-        result = association(self.of(about)[self.multilingual], self.values[self.multilingual])
+        clusters = [organisation(model) for model in self.names]
+        result = association(self.of(about)[self.multilingual], self.values[self.multilingual], clusters)
         if result is None:
             return {}
         fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
@@ -62,6 +71,7 @@ class Measured:
             f"{name}.least": float(values.min()),
             f"{name}.most": float(values.max()),
             f"{name}.positive": int((values > 0).sum()),
+            f"{name}.organisations": len({organisation(model) for model in self.names}),
         }
 
 
@@ -74,36 +84,54 @@ def measure(task: str | Column, statistic: str, scale: float = 100) -> Measured:
 
 @cache
 def findings() -> dict[str, float]:
-    """The numbers behind the page's findings, by name: points, counts, rank correlations."""
-    gap, rare = measure(BELEBELE, "gap"), measure(NTREX, "low_resource_gap")
-    level, evenness = measure(NTREX, "level"), measure(NTREX, "evenness", 1)
-    size, large = gap.of("parameters")[gap.multilingual], level.of("parameters") >= LARGEST
-    by_size = gap.values[gap.multilingual]
-    small = level.scores.models.index(SMALL_MODEL)
-    numbers = {
-        **measure(IN22, "english_centricity").distribution("english"),
-        **measure(BELEBELE, "asymmetry").distribution("directions"),
-        **gap.correlation("size", "parameters"),
-        "size.large": float(np.median(by_size[size >= LARGE])),
-        "size.small": float(np.median(by_size[size < LARGE])),
-        **rare.distribution("rare"),
-        "rare.languages": int(rare.scores.low_resource.sum()),
-        **rare.correlation("rare.size", "parameters"),
-        **rare.correlation("rare.date", "release_year"),
-        "small.level": float(level.values[small]),
-        "small.large_models": int(large.sum()),
-        "small.beaten": int((level.values[large] < level.values[small]).sum()),
-        "small.parameters": level.of("parameters")[small] / 1e6,
-        "training.declared": sum(model.trained_on is not None for model in level.atlas.models.values()),
-    }
-    for about in ("languages", "parameters", "release_year", "dimension"):
-        numbers |= evenness.correlation(f"breadth.{about}", about)
+    """The numbers behind the page's findings, by name: points, counts, rank correlations.
+
+    ``other`` is the same on the task's other text, whose models are others.
+    """
+    rare = measure(NTREX, "low_resource_gap")
+    numbers: dict[str, float] = {"rare.languages": int(rare.scores.low_resource.sum()), **_hubs()}
+    for name, task, statistic in (("directions", BELEBELE, "asymmetry"), ("rare", NTREX, "low_resource_gap")):
+        for which, column in zip(("", ".other"), columns_of_task(task), strict=False):
+            numbers |= measure(column, statistic).distribution(name + which)
+    for which, column in zip(("", ".other"), columns_of_task(NTREX), strict=False):
+        numbers |= measure(column, "evenness", 1).correlation(f"breadth{which}.languages", "languages")
+    for about in ("parameters", "release_year"):
+        numbers |= rare.correlation(f"rare.{about}", about)
+        numbers |= measure(NTREX, "evenness", 1).correlation(f"breadth.{about}", about)
+    numbers |= measure(BELEBELE, "gap").correlation("withdrawn.size", "parameters")
     for name, task in (("ntrex", NTREX), ("in22", IN22), ("belebele", BELEBELE)):
-        lag = measure(task, "low_resource_gap")
-        tasks, values = lag.of("training_tasks")[lag.multilingual], lag.values[lag.multilingual]
-        numbers |= lag.correlation(f"training.{name}", "training_tasks")
-        numbers[f"training.{name}.none"] = float(np.median(values[tasks == 0]))
-        numbers[f"training.{name}.some"] = float(np.median(values[tasks > 0]))
+        numbers |= measure(task, "low_resource_gap").correlation(f"withdrawn.training.{name}", "training_tasks")
+    other = measure(columns_of_task(IN22)[1], "low_resource_gap")
+    return numbers | other.correlation("withdrawn.training.in22.other", "training_tasks")
+
+
+def columns_of_task(task: str) -> list[Column]:
+    """The columns of a task, the one with most models first."""
+    return [column for column in load_atlas().columns if column.task == task]
+
+
+def _hubs() -> dict[str, float]:
+    """How often English is a better pivot than the median language of IN22, raw and beside its strength."""
+    with HUBS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    numbers: dict[str, float] = {}
+    for which, text in zip(("hub", "hub.other"), dict.fromkeys(row["text"] for row in rows), strict=True):
+        for measure_ in ("raw", "residual"):
+            table: dict[str, dict[str, float]] = {}
+            for row in rows:
+                if row["text"] == text:
+                    table.setdefault(row["model"], {})[row["language"]] = float(row[measure_])
+            english = [values["eng-Latn"] for values in table.values()]
+            middle = [float(np.median([*values.values()])) for values in table.values()]
+            ranks = [1 + sum(other > values["eng-Latn"] for other in values.values()) for values in table.values()]
+            numbers |= {
+                f"{which}.models": len(table),
+                f"{which}.languages": len(next(iter(table.values()))),
+                f"{which}.{measure_}.median": float(np.median(english)),
+                f"{which}.{measure_}.below": sum(a < b for a, b in zip(english, middle, strict=True)),
+                f"{which}.{measure_}.first": ranks.count(1),
+                f"{which}.{measure_}.rank": float(np.median(ranks)),
+            }
     return numbers
 
 
@@ -115,13 +143,9 @@ def draw() -> dict[str, Figure]:
     """
     with figures.styled():
         return {
-            "english": _english(),
             "directions": _directions(),
-            "size": _size(),
             "rare": _rare(),
-            "small": _small(),
             "breadth": _breadth(),
-            "training": _training(),
             **draw_groups(load_atlas()),
         }
 
@@ -156,27 +180,6 @@ def _against(axis: Axes, measured: Measured, about: str, names: Sequence[str] = 
     figures.name_points(axis, points)
 
 
-def _english() -> Figure:
-    level, lost = measure(IN22, "level"), measure(IN22, "english_centricity")
-    x = level.values[level.multilingual]
-    y = x - lost.values[level.multilingual]
-    figure, ((axis,),) = figures.canvas(height=5.2)
-    axis.plot([20, 100], [20, 100], color="#888888", linewidth=1)
-    axis.annotate("no difference", (62, 63.5), rotation=40, color="#666666", fontsize=8, ha="center")
-    figures.draw_points(axis, x, y)
-    figures.describe(
-        axis,
-        "Every multilingual model is better when English is one of the two languages",
-        "F1 of pairs with English (%)",
-        "F1 of pairs of two Indian languages (%)",
-    )
-    for place in (int(np.argmax(x)), int(np.argmin(x))):
-        _name(axis, level.names[place], x[place], y[place])
-    axis.set_xlim(48, 114)
-    axis.set_ylim(20, 100)
-    return figure
-
-
 def _directions() -> Figure:
     column = load_atlas().column(BELEBELE)
     rows = np.array([column.row[model] for model in measure(BELEBELE, "level").names])
@@ -203,20 +206,6 @@ def _directions() -> Figure:
     return figure
 
 
-def _size() -> Figure:
-    figure, ((axis,),) = figures.canvas(height=4.4)
-    names = (SMALL_MODEL, "BAAI/bge-m3", "Qwen/Qwen3-Embedding-8B")
-    _against(axis, measure(BELEBELE, "gap"), "parameters", names)
-    figures.describe(
-        axis,
-        "The cross-lingual gap is a little smaller in larger models",
-        "parameters",
-        "gap: same language less with English\n(points of nDCG@10)",
-    )
-    figures.from_zero(axis)
-    return figure
-
-
 def _rare() -> Figure:
     columns = [column for column in load_atlas().columns if column.task == NTREX]
     figure, (axes,) = figures.canvas(1, 2, width=8.6, height=4.2, sharey=True)
@@ -233,25 +222,6 @@ def _rare() -> Figure:
     return figure
 
 
-def _small() -> Figure:
-    measured = measure(NTREX, "level")
-    size, level = measured.of("parameters"), measured.values
-    figure, ((axis,),) = figures.canvas(height=4.6)
-    figures.draw_points(axis, size, level)
-    _amounts(axis)
-    for name in (SMALL_MODEL, "nvidia/NV-Embed-v2"):
-        place = measured.scores.models.index(name)
-        _name(axis, name, size[place], level[place], left=True)
-    figures.describe(
-        axis,
-        "A multilingual model of 118M parameters is ahead of most of the largest",
-        "parameters",
-        "F1 of 120 languages with English (%)",
-    )
-    figures.from_zero(axis)
-    return figure
-
-
 def _breadth() -> Figure:
     evenness = measure(NTREX, "evenness", 1)
     figure, (axes,) = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
@@ -262,25 +232,6 @@ def _breadth() -> Figure:
         figures.from_zero(axis)
     axes[0].set_ylabel("evenness: worst tenth of the\nlanguages over all (no unit)")
     figure.suptitle("Models that name more languages are more even; size and date say less", fontsize=11)
-    return figure
-
-
-def _training() -> Figure:
-    figure, (axes,) = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
-    titles = {NTREX: "NTREX (F1)", IN22: "IN22 (F1)", BELEBELE: "Belebele (nDCG@10)"}
-    for axis, (task, title) in zip(axes, titles.items(), strict=True):
-        gap = measure(task, "low_resource_gap")
-        _against(axis, gap, "training_tasks")
-        tasks = gap.of("training_tasks")
-        counts = [count for count in np.unique(tasks[gap.multilingual]) if np.isfinite(count)]
-        medians = [np.median(gap.values[gap.multilingual & (tasks == count)]) for count in counts]
-        axis.plot(counts, medians, "_", color=figures.COLOURS[1], markersize=16, markeredgewidth=2, label="median")
-        axis.set_title(title)
-        figures.from_zero(axis)
-    axes[0].set_ylabel("frequently less rarely named\nlanguages (points)")
-    axes[2].legend()
-    figure.supxlabel("tasks of the atlas whose training data the model has seen, as its authors declare", fontsize=10)
-    figure.suptitle("Rarely named languages lag less in models trained on data of multilingual tasks", fontsize=11)
     return figure
 
 

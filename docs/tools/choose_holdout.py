@@ -6,11 +6,11 @@ Every part fits the factors anew without what it holds out. Only the number of s
 from the whole table where a part fits dozens of times (first picks, languages); the parts on intervals scale them anew.
 """
 
-from __future__ import annotations
-
 import csv
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.choose import Wish, choose
-from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Cell, Factors, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.statistics import rank_groups
 from xalign_models.atlas.table import TASKS, PublishedModel
@@ -94,7 +94,7 @@ def predicted(atlas: Atlas) -> Iterator[Row]:
 
 
 def simple(logits: np.ndarray) -> dict[str, np.ndarray]:
-    """What the mean of a cell, and an additive fit of models and cells, predict."""
+    """Predictions by the mean of a cell, and by an additive fit of models and cells."""
     observed, quality = np.isfinite(logits), np.zeros(len(logits))
     values = np.where(observed, logits, 0)
     means = values.sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
@@ -215,14 +215,21 @@ def loss(order: list[str], truth: dict[str, float]) -> float:
     return 100 * (max(truth.values()) - truth[first])
 
 
-def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, list[str]]:
-    """Orders of the models by simple rules."""
+@lru_cache(maxsize=2)
+def ranked_cells(atlas: Atlas) -> tuple[list[str], list[Cell], np.ndarray, np.ndarray]:
+    """Models, cells, scores (models, cells), and each score's rank in its cell as a share."""
     models = sorted(atlas.models)
     cells, scores = cells_of(atlas.columns, models)
     ranks = np.full(scores.shape, np.nan)
     for place, column in enumerate(scores.T):
         some = np.isfinite(column)
         ranks[some, place] = rankdata(column[some]) / some.sum()
+    return models, cells, scores, ranks
+
+
+def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, list[str]]:
+    """Orders of the models by simple rules."""
+    models, cells, scores, ranks = ranked_cells(atlas)
     of_kind = np.array([cell.kind == kind for cell in cells])
     spoken = np.array([cell.language in languages for cell in cells])
     about: list[PublishedModel] = [atlas.models[model] for model in models]
@@ -352,13 +359,16 @@ PARTS = (predicted, intervals, other_revisions, equal_models, languages, first_p
 
 
 def main() -> None:
-    """Print all figures and write them."""
+    """Print all figures and write them; names of parts print these alone."""
     atlas = load_atlas()
     rows = []
-    for part in PARTS:
+    parts = [part for part in PARTS if part.__name__ in sys.argv[1:]] or PARTS
+    for part in parts:
         for row in part(atlas):
             print(*row[:3], f"{row[3]:.2f}", sep="\t", flush=True)
-            rows.append((*row[:3], f"{row[3]:.4f}"))
+            rows.append((*row[:3], f"{row[3]:.2f}"))
+    if parts is not PARTS:
+        return
     with OUTPUT.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([("part", "of", "measure", "value"), *rows])
 

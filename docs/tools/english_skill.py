@@ -9,8 +9,6 @@ token states of multilingual-e5-small-q4, or a translation by Gemma-3-270M. Fitt
 then learns the English model's vectors of English text without labels.
 """
 
-from __future__ import annotations
-
 import copy
 import csv
 import sys

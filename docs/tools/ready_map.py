@@ -3,8 +3,6 @@
 python docs/tools/ready_map.py
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -128,23 +128,30 @@ def sts17(model: str, pair: str) -> float:
 
 
 @source
-def beside(model: str, other: str, task: str, subsets: str = ".*", **options: Any) -> str | None:
-    """A score, and its paired difference from another model's with the 95% interval; None without such a score.
+def paired(model: str, other: str, task: str, subsets: str = ".*", **options: Any) -> tuple[float, float, float] | None:
+    """The paired difference of two models' scores in points and its 95% interval.
 
-    The interval is left out where a score is no mean over sentences, or its sentences are not kept.
+    None if a score is no mean over sentences, or its sentences are not kept.
     """
+    chosen = frozenset(scores(model, task, subsets, **options))
+    tables = [_results(ROOT).tables[f"xalign/{name}", task] for name in (model, other)]
+    ours, theirs = (_ITEMS.sample(table, chosen) if chosen <= table.languages.keys() else None for table in tables)
+    if model == other or ours is None or theirs is None:
+        return None
+    gap = ours - theirs
+    interval = estimate(gap)
+    return 100 * float(gap.shares.sum()), 100 * interval.low, 100 * interval.high
+
+
+@source
+def beside(model: str, other: str, task: str, subsets: str = ".*", **options: Any) -> str | None:
+    """A score, and if there is one its paired difference from another model's; None without such a score."""
     try:
-        chosen = frozenset(scores(model, task, subsets, **options))
+        mean = score(model, task, subsets, **options)
     except LookupError:
         return None
-    mean = score(model, task, subsets, **options)
-    tables = [_results(ROOT).tables[f"xalign/{name}", task] for name in (model, other)]
-    both = [_ITEMS.sample(table, chosen) for table in tables if chosen <= table.languages.keys()]
-    if model == other or len(both) < 2 or both[0] is None or both[1] is None:
-        return f"{mean:.1f}"
-    gap = both[0] - both[1]
-    interval = estimate(gap)
-    return f"{mean:.1f} ({100 * gap.shares.sum():+.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}])"
+    gap = paired(model, other, task, subsets, **options)
+    return f"{mean:.1f}" + ("" if gap is None else " ({:+.1f} [{:.1f}, {:.1f}])".format(*gap))
 
 
 @source
@@ -166,6 +173,16 @@ def analyses(table: str, column: str, /, **where: object) -> list[float]:
     if not values:
         raise LookupError(f"{table} has no row with {where}")
     return values
+
+
+@source
+def analysed(table: str, /, **where: object) -> str | None:
+    """A score of an analysis, and its paired difference with the 95% interval; None if the row is missing."""
+    found = [numbers(f"{ANALYSES}/{table}.csv", column, **where) for column in ("score", "difference", "low", "high")]
+    if not found[0]:
+        return None
+    (score,), (gap,), (low,), (high,) = found
+    return f"{score:.1f}" + (f" ({gap:+.1f} [{low:.1f}, {high:.1f}])" if low < high else "")
 
 
 @source
@@ -240,14 +257,6 @@ def published_sts17(model: str) -> float:
 
 
 @source
-def held_out(name: str) -> float:
-    """A figure of ``docs.tools.choose_holdout`` where `choose` is asked for the kind of the held-out task."""
-    return _held_out()[name]
-
-
-@cache
-def _held_out() -> dict[str, float]:
-    from docs.tools.choose_holdout import held_out, summary
-    from xalign_models.atlas import load_atlas
-
-    return summary(list(held_out(load_atlas(), by_kind=True)))
+def held_out(part: str, of: str, measure: str) -> float:
+    """A figure that ``docs.tools.choose_holdout`` wrote."""
+    return cell("docs/results/atlas_holdout.csv", "value", part=part, of=of, measure=measure)

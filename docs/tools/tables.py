@@ -64,14 +64,12 @@ def _listed(content: Any) -> list[Any]:
 
 
 def _combinations(axes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of the variables' values."""
     values = [evaluate(value, NAMES) if isinstance(value, str) else value for value in axes.values()]
     for combination in product(*values):
         yield dict(zip(axes, combination, strict=True))
 
 
 def _rows(description: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The variables of each row."""
     for axes in _listed(description.get("for", [])):
         for variables in _combinations(axes):
             yield {**NAMES, "row": ": ".join(map(str, variables.values())), **variables}
@@ -81,7 +79,6 @@ def _rows(description: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _columns(groups: Any) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Each column's head, cell, format and variables."""
     for group in _listed(groups):
         cells = {head: cell for head, cell in group.items() if head not in ("for", "format")}
         for variables in _combinations(group.get("for", {})):

@@ -92,8 +92,6 @@ class Scoring:
 class CorpusTask(StampedTask):
     """A task on a corpus of ours, by name: local, on the hub, or embedded.
 
-    Results of other text never count as results of this one.
-
     Attributes:
         corpus_name: Name for ``xalign_models.corpora.load``.
         narrows: Whether a run's default languages leave out subsets; False where the published protocol fixes them.
@@ -107,11 +105,7 @@ class CorpusTask(StampedTask):
 
     @property
     def corpus(self) -> Corpus:
-        """The text, opened once.
-
-        Raises:
-            DataError: The text is missing; the message names the variable and the publisher.
-        """
+        """The text, opened once."""
         if self._corpus is None:
             self._corpus = corpora.load(self.corpus_name)
         return self._corpus
@@ -130,11 +124,7 @@ class CorpusTask(StampedTask):
         return self._corpus
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Open the corpus and stamp its revision; texts are read language by language when they are scored.
-
-        Raises:
-            DataError: The text is missing.
-        """
+        """Open the corpus and stamp its revision; texts are read language by language when they are scored."""
         if not self.data_loaded:
             _ = self.corpus  # downloaded or installed now if need be
             try:
@@ -193,10 +183,7 @@ class CorpusTask(StampedTask):
 
 
 class JointTask(CorpusTask, AbsTaskBitextMining):
-    """A task whose subsets are scored together, as most share text.
-
-    mteb passes all subsets at once to tasks of its bitext class only, therefore this is one.
-    """
+    """A task whose subsets are scored together, as most share text."""
 
     abstask_prompt = ""
     parallel_subsets = True  # the model gets each text's language from `embed`

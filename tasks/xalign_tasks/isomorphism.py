@@ -11,12 +11,12 @@ from xalign_models.linalg.arrays import Float32
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 from xalign_tasks.base import Scoring, without_normalisation
-from xalign_tasks.ntrex import LANGUAGES
+from xalign_tasks.facts import CODES
 from xalign_tasks.pairs import RankedSubset, scored_pairs
 from xalign_tasks.precision import PrecisionTask, precision_metadata
 
 STAGES = ("before", "after")
-SHARED = set(FLORES_200) & set(LANGUAGES) - {"fuv-Latn"}  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
+SHARED = set(FLORES_200) & set(CODES["ntrex"]) - {"fuv-Latn"}  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
 
 
 class IsomorphismStudy(PrecisionTask):

@@ -10,8 +10,9 @@ from xalign_models.languages import canonical, to_flores
 from xalign_models.linalg.arrays import Float32, Mask
 from xalign_models.progress import live
 from xalign_models.ranking.ranks import TIE, Ranks, normalise, scores_of
-from xalign_tasks import flores, ntrex
 from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
+from xalign_tasks.facts import CODES
+from xalign_tasks.parallel import FLORES_LANGUAGES
 from xalign_tasks.perturbations import perturbed
 
 K = 4
@@ -38,7 +39,7 @@ class FloresMining(JointTask):
     """
 
     corpus_name = "flores"
-    metadata = task_metadata("FloresMining", into_english(flores.LANGUAGES))
+    metadata = task_metadata("FloresMining", into_english(FLORES_LANGUAGES))
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of the subsets, and whether each sentence found its translation among the changed forms."""
@@ -71,7 +72,7 @@ class NTREXMining(FloresMining):
     """The same on NTREX-128."""
 
     corpus_name = "ntrex"
-    metadata = task_metadata("NTREXMining", into_english(ntrex.LANGUAGES))
+    metadata = task_metadata("NTREXMining", into_english(CODES["ntrex"]))
 
 
 def margins(x: Float32, y: Float32) -> Float32:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.alignments import dilation, orthogonality
-from xalign_models.alignments.rotation import determined_map, explained
+from xalign_models.alignments.orthogonality import determined_map, explained
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import from_tatoeba, to_flores

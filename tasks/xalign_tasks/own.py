@@ -1,7 +1,5 @@
 """Shared code of the tasks on the user's own text: its place, its name, and models that were fitted on it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,12 +68,10 @@ class OwnTask(JointTask):
             DataError: There is such text, and ``$XALIGN_SCORE_FITTED`` is not set.
         """
         rows, total = self.fitted_rows(model)
-        if not rows:
-            return {}
-        if not os.environ.get(ALLOW):
+        if rows and not os.environ.get(ALLOW):
             name, remedy = model.mteb_model_meta.name, "fit it on own:fit:DIR and score --data own=test:DIR"
             raise DataError(f"{name} was fitted on {rows} of these rows; {remedy}, or set {ALLOW}=1.")
-        return {FITTED: rows / total}
+        return {FITTED: rows / total} if rows else {}
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
         """How many rows a model was fitted on, and the number of all rows."""
@@ -109,5 +105,5 @@ def task_of(kind: type[Kind], attribute: str) -> type[Kind]:
     if name != kind.__name__ or not text:
         raise AttributeError(f"module {kind.__module__!r} has no attribute {attribute!r}")
     update = {"name": f"{name}-{text}", "dataset": {"path": f"local/{text}", "revision": "local"}}
-    metadata = kind.metadata.model_copy(update=update)
-    return type(attribute, (kind,), {"text_name": text, "metadata": metadata, "__module__": kind.__module__})
+    fields = {"text_name": text, "metadata": kind.metadata.model_copy(update=update), "__module__": kind.__module__}
+    return type(attribute, (kind,), fields)

@@ -1,7 +1,5 @@
 """Your own parallel text as a task: a directory of one file per language, or a table with a column each."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Your own queries, documents and judgements, in BEIR's layout, as a task."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -29,10 +29,7 @@ def pair_name(query: str, index: str) -> str:
 
 
 def precision_metadata(name: str, languages: Iterable[str], description: str = "", **fields: Any) -> TaskMetadata:
-    """Metadata of a precision task over all ordered pairs of ``languages``, canonical codes.
-
-    The description, a line, is by default that of the task's registered facts.
-    """
+    """Metadata of a precision task over all ordered pairs of ``languages``, canonical codes."""
     own = {"description": description, "main_score": MAIN} if description else {}
     return task_metadata(name, pair_subsets(languages), **own, **fields)
 

@@ -1,7 +1,5 @@
 """Registers the tasks, benchmarks and analyses of this package by their import paths, so that lists import none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,7 +13,6 @@ from xalign_tasks.lusifer_benchmark import ALL, data_sets, fourteen
 
 
 def _register_task(name: str, kind: str, place: str = "") -> None:
-    """Register a task with the facts of a kind of task."""
     facts = asdict(FACTS[kind])
     own_place = facts.pop("place")
     register.task(f"xalign_tasks.{place or own_place}", name, **facts)

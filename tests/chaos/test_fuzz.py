@@ -203,7 +203,7 @@ def journal(given: tuple[list[tuple[str, str]], bytes]) -> None:
 
 @fuzzed(st.tuples(texts, texts, st.sampled_from([None, *CODES]), st.booleans()))
 def cleaning(given: tuple[str, str, str | None, bool]) -> None:
-    from xalign_models.generation.translators.cleaning import clean
+    from xalign_models.generation.translators.base import clean
 
     written, source, language, finished = given
     found = clean(written, source, language, finished=finished)

@@ -16,24 +16,21 @@ import numpy as np
 
 from xalign_models.corpora import GETTEXT_LANGUAGES
 from xalign_models.languages import from_iso639_1, from_lazada, from_sts17, from_tatoeba, to_flores
-from xalign_tasks.flores import FloresPrecision
-from xalign_tasks.gettext import GettextPrecision
 from xalign_tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from xalign_tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from xalign_tasks.lareqa import MLQAR, XQuADR
-from xalign_tasks.lareqa.sets import XQuADRAsPublished
+from xalign_tasks.lareqa.task import XQuADRAsPublished
 from xalign_tasks.mining import FloresMining, NTREXMining
 from xalign_tasks.mteb_bitext import NTREXBitextMining
-from xalign_tasks.ntrex import NTREXPrecision
 from xalign_tasks.orthogonality import OrthogonalityTask
 from xalign_tasks.own_parallel import OwnParallel
 from xalign_tasks.own_retrieval import OwnRetrieval
+from xalign_tasks.parallel import FloresPrecision, GettextPrecision, NTREXPrecision, UDHRPrecision
 from xalign_tasks.product_search import LazRetrieval, ProductSearchStandIn
 from xalign_tasks.sts17 import _TRACKS, STS17CrossLingual
 from xalign_tasks.stsb import CODES as STSB_CODES
 from xalign_tasks.stsb import STSBCrossLingual, STSBSameLanguage
 from xalign_tasks.tatoeba36 import Tatoeba36
-from xalign_tasks.udhr import UDHRPrecision
 from xalign_tasks.zero_shot import (
     AmazonReviewsZeroShot,
     AmazonStarsZeroShot,
@@ -42,8 +39,8 @@ from xalign_tasks.zero_shot import (
     XNLIZeroShot,
 )
 from xalign_tasks.zero_shot.reviews import CATEGORIES, FOLDERS
+from xalign_tasks.zero_shot.reviews import LANGUAGES as TWEETS
 from xalign_tasks.zero_shot.sib200 import DEVTEST
-from xalign_tasks.zero_shot.tweets import LANGUAGES as TWEETS
 from xalign_tasks.zero_shot.xnli import LANGUAGES as XNLI
 
 DIM, ROWS = 16, 200

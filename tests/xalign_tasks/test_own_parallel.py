@@ -99,3 +99,21 @@ def test_a_text_that_is_no_longer_named_has_no_task(tmp_path, monkeypatch):
         monkeypatch.setenv("XALIGN_OWN", ",".join(f"{name}={tmp_path}" for name in names))
         own = [task for task in TASKS if task.startswith("OwnParallel-")]
         assert own == [f"OwnParallel-{name}" for name in names]
+
+
+def test_the_dagger_is_on_the_half_that_was_fitted_on_and_not_on_the_other(
+    xalign, workdir, tiny_model, write_text, monkeypatch
+):
+    text = write_text(workdir / "own", 60)
+    fit = ("fit", "centered", "--backbone", tiny_model, "--corpus", f"own:fit:{text}", "-o", "aligned")
+    assert xalign(*fit)[0] == 0
+    for half, marked in (("test", False), ("fit", True)):
+        run = ("run", "-m", "aligned", "-t", "OwnParallel", "--data", f"own={half}:{text}", "-o", half)
+        if marked:
+            status, _, err = xalign(*run)
+            assert status == 2
+            assert "of these rows" in "".join(err)
+            monkeypatch.setenv("XALIGN_SCORE_FITTED", "1")
+        status, out, _ = xalign(*run)
+        assert status == 0
+        assert ("†" in out) == marked

@@ -14,8 +14,8 @@ from xalign_models.models import fitting
 from xalign_models.ranking.neighbours import NAMES
 from xalign_models.ranking.ranks import precision_at
 from xalign_models.specs import AlignmentSpec
-from xalign_tasks.flores import FloresPrecision
 from xalign_tasks.own_parallel import OwnParallel
+from xalign_tasks.parallel import FloresPrecision
 from xalign_tasks.precision import pair_subsets
 
 TURN = {

@@ -70,7 +70,7 @@ def test_the_published_sizes():
     reason="XALIGN_DATA has no flores200_dataset",
 )
 def test_flores_has_1012_rows_in_every_language():
-    from xalign_tasks.flores import FloresPrecision
+    from xalign_tasks.parallel import FloresPrecision
 
     corpus = load("flores", local=True)
     assert {code for pair in FloresPrecision.metadata.eval_langs.values() for code in pair} == set(corpus.languages)

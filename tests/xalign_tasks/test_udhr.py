@@ -9,7 +9,8 @@ import pytest
 
 from xalign_models import corpora
 from xalign_models.errors import DataError
-from xalign_tasks.udhr import LANGUAGES, UDHRPrecision
+from xalign_tasks.facts import CODES
+from xalign_tasks.parallel import UDHRPrecision
 
 
 def test_files_have_variants_and_articles_that_some_divide_otherwise(workdir):
@@ -35,5 +36,5 @@ def test_files_have_variants_and_articles_that_some_divide_otherwise(workdir):
 @pytest.mark.skipif(not (Path(os.environ.get("XALIGN_DATA", "-")) / "udhr").is_dir(), reason="XALIGN_DATA has no udhr")
 def test_every_language_has_the_same_paragraphs():
     corpus = UDHRPrecision().corpus
-    assert corpus.languages == LANGUAGES
-    assert {len(rows) for rows in corpus.parallel(LANGUAGES).values()} == {47}
+    assert corpus.languages == CODES["udhr"]
+    assert {len(rows) for rows in corpus.parallel(CODES["udhr"]).values()} == {47}

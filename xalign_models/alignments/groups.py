@@ -3,8 +3,6 @@
 A prompt moves embeddings about as far as another language does, so a map belongs to a language and a prompt.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import TypeVar

@@ -1,7 +1,6 @@
 """Linear maps shrunk towards the identity or zero, with the strength chosen on held-out rows.
 
-Few noisy pairs leave most directions of a map undetermined. Encoders that end in a LayerNorm add directions without any
-variance. There the map should stay near the identity, because a multilingual encoder is aligned already.
+Few noisy pairs leave most directions of a map undetermined: there it should stay near the identity.
 """
 
 import numpy as np

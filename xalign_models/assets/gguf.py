@@ -1,7 +1,6 @@
 """Small causal language models: GGUF files converted into ordinary float32 safetensors checkpoints.
 
-transformers reads the GGUF file but cannot save such a model, so it is rebuilt from its configuration and weights
-first. Weights stay float32, the only type that represents dequantised 4-bit weights exactly.
+transformers cannot save a model read from GGUF, so it is rebuilt. Float32 represents 4-bit weights exactly.
 """
 
 import io

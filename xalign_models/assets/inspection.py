@@ -276,10 +276,7 @@ class Inspected:
 
     @contextmanager
     def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
-        """A temporary directory with the files as they were read, for libraries that open files themselves.
-
-        Long files are links to the originals. Documentation and files that ``skip`` names are left out.
-        """
+        """A temporary directory with the files as they were read, for libraries that open files themselves."""
         for files in _copies.values():  # those of a model of which this one is a part
             if files is not self and files not in self.parts:
                 files.parts.append(self)
@@ -308,7 +305,6 @@ def inspected(path: str | Path | Inspected) -> Inspected:
 
 @contextmanager
 def _as_model_error() -> Iterator[None]:
-    """Report a damaged file as an error of its model."""
     try:
         yield
     except FileError as error:

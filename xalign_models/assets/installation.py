@@ -1,7 +1,6 @@
 """Installation of assets into the cache, and their verification and fingerprints.
 
-An asset is a directory ``<cache>/assets/<name>``. It appears by one rename after all its files are written, so an
-existing directory is complete. ``MANIFEST.json`` contains the sha256 of every other file.
+An asset is a directory ``<cache>/assets/<name>``, complete if it exists; ``MANIFEST.json`` has each file's sha256.
 """
 
 import json
@@ -133,11 +132,7 @@ def verify(name: str) -> None:
 
 
 def fingerprint(name: str) -> str:
-    """Sha256 (hex) of the files of an installed asset as they are now; equal to that of any copy of the directory.
-
-    Raises:
-        AssetError: The asset is not installed.
-    """
+    """Sha256 (hex) of the files of an installed asset as they are now; equal to that of any copy of the directory."""
     return directory_fingerprint(_require(name))
 
 

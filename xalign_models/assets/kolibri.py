@@ -1,7 +1,6 @@
 """Fit text in low-resource languages: the interface sentences of Kolibri, a learning platform, from its wheel.
 
-``corpus.jsonl`` has one line per English message, as in :mod:`xalign_models.assets.gettext`: an object from canonical
-language code to text, cleaned in the same way. Messages with plural or other choices inside them are left out.
+``corpus.jsonl`` is as in :mod:`xalign_models.assets.gettext`. Messages with plural or other choices are left out.
 """
 
 import json

@@ -48,11 +48,7 @@ class ResolvedModel:
 
     @cached_property
     def files(self) -> Inspected:
-        """The files; of a model on the hub, the JSON files alone, which are fetched now.
-
-        Raises:
-            AssetError: They cannot be fetched.
-        """
+        """The files; of a model on the hub, the JSON files alone, which are fetched now."""
         if self.source == "hub":
             return Inspected(_fetched(self.path_or_id, str(self.revision)), self.path_or_id)
         return self.opened or Inspected(Path(self.path_or_id))
@@ -156,10 +152,7 @@ def hub_is_away() -> bool:
 
 @contextmanager
 def hub_or_cache(dataset: str) -> Iterator[None]:
-    """Within the context, an unreachable hub makes a data set load from its local cache at once, or fail at once.
-
-    huggingface_hub and datasets would retry for 23 seconds each time.
-    """
+    """Within the context, an unreachable hub makes a data set load from its local cache at once, or fail at once."""
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 

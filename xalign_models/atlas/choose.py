@@ -4,8 +4,6 @@ A model's score is its mean over the languages, and over the kinds if none is as
 end of their interval: a score that is measured whole has none, and one that rests on little has a wide one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -173,7 +171,8 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
 
 def _next(scores: Scores, wish: Wish, kinds: Sequence[str], candidates: Sequence[RankedModel]) -> Iterator[str]:
     """The measurements of models that may be the best, the best first."""
-    rivals = [one for one in candidates if one.high > candidates[0].low and one.high - one.low > CLOSE]
+    seen = dict(zip(scores.models, np.any([scores.seen(kind) for kind in kinds], axis=0), strict=True))
+    rivals = [one for one in candidates if one.high > max(candidates[0].low, one.low + CLOSE) and seen[one.model]]
     for one in sorted(rivals, key=lambda one: -one.score)[:NEXT]:
         at = scores.models.index(one.model)
         cells = [(kind, code, scores.row(kind, code)) for kind in kinds for code in wish.languages]

@@ -1,7 +1,5 @@
 """Condenses public results to means by language."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

@@ -6,8 +6,6 @@ observed cells, with a weak normal prior on w and a weak inverse-gamma prior on 
 A cell is a language of a column in one pairing: alone, with English, or with other languages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -55,7 +53,7 @@ class Factors(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What a model's observed cells say of its factors: means (models, r) and covariances (models, r, r)."""
+    """The factors of models given their observed cells: means (models, r) and covariances (models, r, r)."""
 
     mean: Float64
     covariance: Float64

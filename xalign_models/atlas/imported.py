@@ -1,7 +1,5 @@
 """Public results of mteb as plain data: from a clone, a cache folder of mteb, or a table in Parquet."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Adds the user's own results to the published ones, in the same column if text, split and metric are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Scores in languages that no task has, from languages like them: a Gaussian process over kinds and languages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -20,8 +19,9 @@ NOISE = 0.05
 _LINEAGE, _SCRIPT, _NAMED, _SYNTAX, _SAME = 0.35, 0.15, 0.25, 0.1, 0.15
 
 
-def likeness(first: Sequence[str], second: Sequence[str], named: Mapping[str, int]) -> Float64:
-    """Covariances (first, second) of languages by canonical code, between 0 and 1.
+@lru_cache(maxsize=4)
+def likeness(languages: tuple[str, ...], named: tuple[tuple[str, int], ...]) -> Float64:
+    """Covariances (n, n) of languages by canonical code, between 0 and 1.
 
     The sum of shared lineage, script, number of models that name the language (``named``, by ISO 639-3), syntax, and
     identity, with fixed weights. Without URIEL, lineage and syntax say nothing.
@@ -30,30 +30,29 @@ def likeness(first: Sequence[str], second: Sequence[str], named: Mapping[str, in
         uriel = load_uriel()
     except AssetError:
         uriel = {"families": {}, "syntax": {}}
-
-    def told(table: str, languages: Sequence[str]) -> list[Sequence[str]]:
-        return [uriel[table].get(code[:3], ()) for code in languages]
-
-    shared = np.zeros((len(first), len(second)))
-    theirs = told("families", second)
-    for row, line in enumerate(told("families", first)):
-        for column, other in enumerate(theirs):
+    shared = np.zeros((len(languages), len(languages)))
+    lines = [uriel["families"].get(code[:3], ()) for code in languages]
+    for row, line in enumerate(lines):
+        for column, other in enumerate(lines[: row + 1]):
             if line and other and line[0] == other[0]:
                 common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line, other, strict=False)))
-                shared[row, column] = common / max(len(line), len(other))
-    bits = [
-        np.array([[*map(float, text or "")] or [0.5] * 103 for text in told("syntax", part)])
-        for part in (first, second)
-    ]
-    agreement = np.exp(-((bits[0] ** 2).sum(1)[:, None] + (bits[1] ** 2).sum(1) - 2 * bits[0] @ bits[1].T) / 20)
-    counts = [np.log1p([named.get(code[:3], 0) for code in part]) for part in (first, second)]
-    scripts, codes = ([[code[part] for code in side] for side in (first, second)] for part in (slice(4, 8), slice(3)))
+                shared[row, column] = shared[column, row] = common / max(len(line), len(other))
+    texts = [uriel["syntax"].get(code[:3]) for code in languages]
+    bits = np.array([[float(bit) for bit in text] if text else [0.5] * 103 for text in texts])
+    squares = (bits**2).sum(axis=1)
+    agreement = np.exp((2 * bits @ bits.T - squares - squares[:, None]) / 20)
+    models = dict(named)
+    counts, scripts, codes = (
+        np.log1p([models.get(code[:3], 0) for code in languages]),
+        np.array([code[4:] for code in languages]),
+        np.array([code[:3] for code in languages]),
+    )
     return np.asarray(
         _LINEAGE * shared
-        + _SCRIPT * np.equal.outer(*map(np.array, scripts))
-        + _NAMED * np.exp(-0.5 * np.subtract.outer(*counts) ** 2)
+        + _SCRIPT * np.equal.outer(scripts, scripts)
+        + _NAMED * np.exp(-0.5 * np.subtract.outer(counts, counts) ** 2)
         + _SYNTAX * agreement
-        + _SAME * np.equal.outer(*map(np.array, codes))
+        + _SAME * np.equal.outer(codes, codes)
     )
 
 
@@ -67,7 +66,7 @@ def weights(
     """
     distinct = sorted({*languages})
     place = np.searchsorted(distinct, languages)
-    kin = likeness(distinct, distinct, named)
+    kin = likeness(tuple(distinct), tuple(named.items()))
     same = np.where(np.equal.outer(np.array(kinds), np.array(kinds)[known]), 1.0, ACROSS)
     covariance = kin[np.ix_(place, place[known])] * same
     inside = covariance[known] + NOISE * np.eye(len(known))

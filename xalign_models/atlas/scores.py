@@ -6,11 +6,10 @@ by :mod:`relatives <xalign_models.atlas.relatives>`. Row (kind, language) and mo
 
     s = 1 / (1 + exp(-u_row v_m)) + residual,    s_low, s_high = logistic(logit s -+ w),    w = exp(a_row + b_m,kind) f,
 
-where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. The
+where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. Where no
+task has the language, b is left out, because the doubt is about the language. The
 spreads a and b are those of the predictions' standard errors, scaled so that 90% of held-out scores lie inside.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -75,7 +74,7 @@ class Scores:
         row_spreads: (rows,) ``a``.
         model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
-        scales: (kinds,) number of predicted standard errors that cover 90% of held-out scores.
+        scales: (kinds + 1,) number of standard errors that cover 90% of held-out scores, and of held-out languages.
     """
 
     models: tuple[str, ...]
@@ -100,6 +99,11 @@ class Scores:
         """Number of tasks of a kind that have a language."""
         return int(self.tasks[TASKS.index(kind) * len(self.languages) + self.place[language]])
 
+    def seen(self, kind: str) -> Mask:
+        """Whether each model (models,) was measured on a task of a kind, in any language."""
+        start = TASKS.index(kind) * len(self.languages)
+        return np.asarray(self.states[start : start + len(self.languages)].any(axis=0))
+
     def row(self, kind: str, language: str, *, adjusted: bool = False) -> Row:
         """The scores of one kind in one language; ``adjusted`` takes the mean gain of training off trained-on tasks."""
         number = TASKS.index(kind)
@@ -109,7 +113,8 @@ class Scores:
         measured, trained = self.states[at] % 16, self.states[at] // 16
         tasks = max(int(self.tasks[at]), 1)
         centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
-        width = np.exp((self.row_spreads[at] + self.model_spreads[number].astype(np.float64)) / UNIT)
+        own = self.model_spreads[number].astype(np.float64) * (self.tasks[at] > 0)
+        width = np.exp((self.row_spreads[at] + own) / UNIT)
         width = width * (1 - measured / tasks)
         low, high = score_of(centre - width), score_of(centre + width)
         open_ = width > 0  # logits of scores beyond LEAST and MOST are cut, so intervals that reach there are open
@@ -283,7 +288,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
     spreads = (
         np.concatenate([part.spreads for part in parts])
-        * np.repeat(scales, [len(part.places) for part in parts])[:, None]
+        * np.repeat(scales[: len(TASKS)], [len(part.places) for part in parts])[:, None]
     )
     row_spreads, model_spreads = np.zeros(len(kinds)), np.zeros((len(TASKS), len(models)))
     for number in range(len(TASKS)):
@@ -291,7 +296,9 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
         if inside.any():
             logs = np.log(spreads[inside])
             row_spreads[known[inside]], model_spreads[number] = logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
-    missed = _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
+    missed = (
+        like.scales[-1] if like else _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
+    )
     unknown = np.setdiff1d(np.arange(len(kinds)), known)
     row_spreads[unknown] = np.log(missed * errors[unknown])
     states, tasks = np.zeros((len(kinds), len(models)), np.int16), np.zeros(len(kinds), np.int16)
@@ -303,7 +310,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     residuals[known] = np.rint(STEP * (exact - base))
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
-        _quantised(row_spreads), _quantised(model_spreads), effects, scales,
+        _quantised(row_spreads), _quantised(model_spreads), effects, np.append(scales[: len(TASKS)], missed),
     )  # fmt: skip
 
 

@@ -3,8 +3,6 @@
 Formulas are in ``docs/atlas.md``. All values are differences or means of scores between -1 and 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -174,7 +172,7 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, se
 
 @dataclass(frozen=True)
 class Association:
-    """Spearman's rank correlation over models with its 95% interval; models are resampled with replacement."""
+    """Spearman's rank correlation over models, with its 95% interval from resampled clusters of models."""
 
     rho: float
     low: float
@@ -182,25 +180,41 @@ class Association:
     models: int
 
 
-def association(x: Float64, y: Float64, *, draws: int = DRAWS, seed: int = 0) -> Association | None:
-    """Rank correlation of two properties of models; None for fewer than five models with both."""
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y = x[finite], y[finite]
-    if len(x) < 5:
-        return None
-    rng = np.random.default_rng(seed)
-    sample = rng.integers(0, len(x), (draws, len(x)))
-    low, high = np.nanquantile(_spearman(x[sample], y[sample]), INTERVAL)
-    return Association(float(_spearman(x[None], y[None])[0]), float(low), float(high), len(x))
+def association(
+    x: Float64, y: Float64, clusters: Sequence[str] | None = None, *, draws: int = DRAWS, seed: int = 0
+) -> Association | None:
+    """Rank correlation of two properties of models; None for fewer than five models with both.
 
-
-def _spearman(x: Float64, y: Float64) -> Float64:
-    """Rank correlation of each row (draws,); NaN for constant rows."""
+    ``clusters`` are resampled with replacement, such as the models' organisations, by default single models. Samples
+    weight the ranks of the whole.
+    """
     from scipy.stats import rankdata
 
-    a, b = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (rankdata(x, axis=1), rankdata(y, axis=1)))
-    with np.errstate(invalid="ignore"):
-        return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
+    finite = np.isfinite(x) & np.isfinite(y)
+    if finite.sum() < 5:
+        return None
+    a, b = rankdata(x[finite]), rankdata(y[finite])
+    names, member = np.unique(
+        np.asarray(clusters if clusters is not None else range(len(x)))[finite], return_inverse=True
+    )
+    chances = np.full(len(names), 1 / len(names))
+    weights = np.random.default_rng(seed).multinomial(len(names), chances, size=draws)[:, member].astype(np.float64)
+    low, high = np.nanquantile(_correlation(a, b, weights), INTERVAL)
+    return Association(float(_correlation(a, b, np.ones((1, len(a))))[0]), float(low), float(high), len(a))
+
+
+def _correlation(a: Float64, b: Float64, weights: Float64) -> Float64:
+    """Pearson's correlation (draws,) under weights (draws, models); NaN for constant samples."""
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    means = weights @ np.stack([a, b, a * b, a * a, b * b], axis=1)
+    first, second, product, *squares = means.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((product - first * second) / np.sqrt((squares[0] - first**2) * (squares[1] - second**2)))
+
+
+def organisation(model: str) -> str:
+    """The part of a model's name before the slash: models of one organisation share text, code and base models."""
+    return model.partition("/")[0]
 
 
 PROPERTIES: Mapping[str, Callable[[PublishedModel], float | None]] = {

@@ -1,7 +1,5 @@
 """The condensed table of public results, means by language; it loads fast and without pandas."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A fresh table from a newer clone or copy of the public results, and what it changes for a language."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Writes public results in mteb's layout, which is also ours."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable

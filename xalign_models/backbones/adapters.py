@@ -55,10 +55,7 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
 
 
 def name_base(folder: Path, name: str) -> None:
-    """Write the checkpoint's name into a saved adapter, in place of its path on this machine.
-
-    While saving, PEFT reads the checkpoint's configuration from this path, and would look up any other name on the hub.
-    """
+    """Write the checkpoint's name into a saved adapter, in place of its path on this machine."""
     path = folder / ADAPTER
     adapter = {**read_json(path), "base_model_name_or_path": name}
     path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -8,10 +8,7 @@ from torch import Tensor, nn
 
 
 def load_sentence_transformer(path: str, classes: Mapping[str, type], **options: Any) -> Any:
-    """A SentenceTransformer whose module types are given as classes.
-
-    The public constructor imports the types by their names in ``modules.json``, which may be anybody's code.
-    """
+    """A SentenceTransformer whose module types are given as classes."""
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer._load_with_module_classes(path, classes, **options)

@@ -1,8 +1,4 @@
-"""Opens checkpoints: published models, bases of LoRA, the parts of LUSIFER and LiRA, and translators.
-
-:mod:`~xalign_models.backbones.policy` decides which files may be loaded, and :mod:`~xalign_models.backbones.weights`
-whether the weights are those of the model. Any error that a checkpoint causes in a library becomes one line.
-"""
+"""Opens checkpoints whose files policy admits; any error that a checkpoint causes in a library becomes one line."""
 
 from __future__ import annotations
 
@@ -44,8 +40,6 @@ def is_decoder_only(config: Any) -> bool:
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:
     """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 
-    The kind is AutoConfig, AutoTokenizer, AutoModel and the like, to whose ``from_pretrained`` the options go.
-
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.
         AssetError: It cannot be loaded.
@@ -86,8 +80,6 @@ def open_transformer(
 
 def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, **options: Any) -> SentenceTransformer:
     """A sentence-transformers model, published or saved by xalign, without running code from its files.
-
-    The classes of its modules are passed in, so that nothing is imported by a name in a file.
 
     Raises:
         ModelError: It has unknown modules, or code, or its weights are not the model's.

@@ -1,8 +1,7 @@
 """Runs exported transformers: a graph for ONNX Runtime or OpenVINO replaces a checkpoint's weights.
 
-sentence-transformers exports graphs to ``onnx/model.onnx`` or ``openvino/openvino_model.xml``, and quantised ones under
-other names. Tokenizer, pooling, dense layers and prompts are still the directory's. A graph is data: both libraries run
-their own operations only, and no operation from a file.
+Tokenizer, pooling, dense layers and prompts are still the directory's. A graph is data: both libraries run their own
+operations only.
 """
 
 import mmap
@@ -124,7 +123,6 @@ class Graph(nn.Module):
 
 
 def _files(directory: Path, name: str) -> list[Path]:
-    """The graph's file and the files of its weights, all in the same folder."""
     graph = directory / name
     if not graph.is_file():
         have = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.suffix in _OPENERS]

@@ -77,11 +77,7 @@ def to_int8(model: nn.Module) -> None:
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (n, d) as integers around :data:`_ZERO`, uint8, and their scales (n, 1).
-
-    The rows are padded with zeros to one of a few lengths, because oneDNN prepares the product for each new length,
-    which takes longer than the product itself.
-    """
+    """Rows (n, d) as integers around :data:`_ZERO`, uint8, and their scales (n, 1)."""
     scales = torch.maximum(rows.amax(1, keepdim=True), rows.amin(1, keepdim=True).neg_()).clamp_(min=1e-30).div_(_MOST)
     codes = (rows / scales).round_().to(torch.int8)
     codes = pad(codes, (0, 0, 0, -len(rows) % (256 if len(rows) > 256 else 16)))
@@ -97,10 +93,7 @@ def _products(weight: Tensor) -> Product:
 
 @cache
 def has_kernel() -> bool:
-    """Whether torch sums 8-bit products exactly on this processor, which needs AVX512-VNNI or the like.
-
-    Older processors add pairs of products in 16 bits, which overflow.
-    """
+    """Whether torch sums 8-bit products exactly on this processor, which needs AVX512-VNNI or the like."""
     try:
         product = _by_onednn(torch.full((16, 64), _MOST, dtype=torch.int8), torch.ones(16))
         return torch.equal(product(torch.full((3, 64), 255, dtype=torch.uint8)), torch.full((3, 16), 64.0 * _MOST**2))

@@ -14,8 +14,8 @@ from xalign_models.assets import Inspected, ResolvedModel
 from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
+from xalign_models.backbones.inputs import SLOT, split_side, with_side
 from xalign_models.backbones.sources import Source, find_source
-from xalign_models.backbones.templates import SLOT, split_side, with_side
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import is_canonical
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 class Backbone:
     """A backbone whose source is known. Each of its facts is found when first needed, and once.
-
-    ``files`` are those of its directory, if some of them were read already.
 
     Raises:
         ModelError: A field of the spec does not apply to the source.
@@ -278,7 +276,6 @@ def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
 
 
 def _kind(config: Any) -> type[LanguageTransformer]:
-    """The module for a checkpoint: PromptEOL for a decoder-only language model."""
     from xalign_models.backbones.prompt_eol import PromptEOL
     from xalign_models.backbones.transformer import LanguageTransformer
 

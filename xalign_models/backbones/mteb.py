@@ -17,8 +17,8 @@ from xalign_models import assets, plugins
 from xalign_models.backbones import policy
 from xalign_models.backbones.borrowed import missing_requirement
 from xalign_models.backbones.checkpoint import opened
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.sources import Source
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.files import walk
 from xalign_models.specs import BackboneSpec, digest

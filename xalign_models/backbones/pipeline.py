@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.backbones import packing
 from xalign_models.backbones.batching import packed_batches, token_budget_batches
+from xalign_models.backbones.inputs import SLOT, prompted
 from xalign_models.backbones.prompt_eol import PromptEOL
-from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.transformer import LanguageTransformer
 
 logger = logging.getLogger(__name__)
@@ -191,11 +191,7 @@ def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int
 
 
 def can_pack(first: Any) -> bool:
-    """Whether texts can be packed for a module: it is a LanguageTransformer in which packed texts do not interact.
-
-    This is tested once per module: a text's states must not depend on the text before it, and must be close to its
-    states alone.
-    """
+    """Whether texts can be packed for a module: it is a LanguageTransformer in which packed texts do not interact."""
     if not isinstance(first, LanguageTransformer):
         return False
     known = getattr(first, "_packs", None)

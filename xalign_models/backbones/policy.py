@@ -1,9 +1,8 @@
 r"""Decides which files of a model directory may be loaded: weights, texts and settings, never code.
 
-The libraries that open checkpoints import classes by names in configurations: sentence-transformers those in
-``modules.json``, transformers those in ``auto_map``, peft and kernels others. Therefore each configuration is parsed
-(an escape such as ``auto\u005fmap`` is the same key), and names that are not on a list here are refused before
-anything is loaded. A user who trusts a model's code sets ``trust_remote_code`` of its BackboneSpec.
+Libraries import classes by names in configurations, such as ``modules.json`` and ``auto_map``. Therefore each one is
+parsed (an escape such as ``auto\u005fmap`` is the same key), and names that are not on a list here are refused before
+anything is loaded, unless the BackboneSpec sets ``trust_remote_code``.
 """
 
 import math
@@ -191,10 +190,7 @@ def _check_formats(model: Contents, trust: bool) -> None:
 
 
 def _is_read(model: Contents, name: PurePosixPath) -> bool:
-    """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it.
-
-    The weights of an OpenVINO graph have the suffix of a pickle, but are not one.
-    """
+    """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it."""
     if name.suffix == ".bin" and name.name.startswith("openvino") and str(name.with_suffix(".xml")) in model.names:
         return False
     stem = re.split(r"[-.]", name.name.removeprefix("pytorch_"), maxsplit=1)[0]
@@ -353,7 +349,6 @@ def _check_adapter(settings: dict[str, Any], where: str) -> None:
 
 
 def _base(files: Inspected) -> Inspected:
-    """The files of an adapter's base."""
     model = files.contents
     settings = model.settings["adapter_config.json"]
     base = settings.get("base_model_name_or_path")

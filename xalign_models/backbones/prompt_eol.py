@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from xalign_models.backbones.templates import SLOT
+from xalign_models.backbones.inputs import SLOT
 from xalign_models.backbones.transformer import LanguageTransformer
 
 

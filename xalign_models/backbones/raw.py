@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.templates import split_side, with_side
+from xalign_models.backbones.inputs import split_side, with_side
 from xalign_models.errors import ModelError
 from xalign_models.progress import live
 
@@ -210,10 +210,7 @@ class RawEncoder:
             )
 
     def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches of texts and their vectors (b, d), without the store.
-
-        While one batch is computed, the vectors of the previous one are fetched.
-        """
+        """Batches of texts and their vectors (b, d), without the store."""
         from xalign_models.backbones.pipeline import batches, token_budget
         from xalign_models.backbones.router import of_route
 

@@ -1,7 +1,6 @@
 """Models that encode queries and documents differently: sentence-transformers' Router, formerly called Asym.
 
-The modules of one route encode raw vectors like any other model. The prompt carries the route, so that the store keeps
-the vectors of each route apart.
+The prompt carries the route, so that the store keeps the vectors of each route apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +12,7 @@ from sentence_transformers.base.modules.router import Router
 from torch import nn
 
 from xalign_models.backbones.borrowed import resolve_route
-from xalign_models.backbones.inputs import described, split_inputs
-from xalign_models.backbones.templates import with_side
+from xalign_models.backbones.inputs import described, split_inputs, with_side
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
 
@@ -54,8 +52,6 @@ class LanguageRouter(Router):
 
 
 class _Unread(nn.Identity):
-    """Replaces a module whose weights are not needed."""
-
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:
         """Open nothing."""

@@ -1,7 +1,6 @@
 """Sources of a backbone's raw vectors: a checkpoint, or what the scheme of ``model`` names, such as ``openai:``.
 
-``openai:text-embedding-3-small`` is a model behind a server. Plug-ins add sources like everything else:
-``register.source("mine", "module:Class")``.
+Plug-ins add sources: ``register.source("mine", "module:Class")``.
 """
 
 from __future__ import annotations

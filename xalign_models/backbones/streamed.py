@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from sentence_transformers.base.modules.input_module import InputModule
 
-from xalign_models.backbones.inputs import described, prompt_of, split_inputs
+from xalign_models.backbones.inputs import described, prompt_of, prompted, split_inputs
 from xalign_models.backbones.raw import FLUSH
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.languages import is_canonical
 

@@ -50,10 +50,7 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
 
 
 def is_safe_pattern(pattern: str) -> bool:
-    """Whether a regular expression repeats without bound only what has no choice or unbounded repetition inside.
-
-    So no text has exponentially many ways to match. Alternatives have at most four such repetitions.
-    """
+    """Whether a regular expression repeats without bound only what has no choice or unbounded repetition inside."""
     depth: list[bool] = [False]  # of each open group: whether it may match in several ways
     repeats, closed = 0, False
     for piece in _PIECE.findall(pattern):

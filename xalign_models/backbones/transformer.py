@@ -16,10 +16,9 @@ from xalign_models.backbones.borrowed import has_adapter, load_encoder_only
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
-from xalign_models.backbones.inputs import described, prompt_of, split_inputs
+from xalign_models.backbones.inputs import SLOT, described, prompt_of, prompted, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
-from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
 from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary, state_dict
 from xalign_models.claims import Claim
@@ -27,10 +26,7 @@ from xalign_models.errors import ModelError
 
 
 class CheckedTransformer(Transformer):
-    """sentence-transformers' Transformer, which refuses weights that do not match the configuration.
-
-    ``model_kwargs={"graph": "onnx/model.onnx"}`` replaces the weights by an exported graph of the directory.
-    """
+    """sentence-transformers' Transformer, which refuses weights that do not match the configuration."""
 
     graph: str | None = None
 
@@ -252,12 +248,7 @@ class LanguageTransformer(CheckedTransformer):
         return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id or token in ends]
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Token embeddings of the requested layer, ``features["token_embeddings"]`` (b, s, d).
-
-        A training batch has texts of all lengths. It goes through the model in parts of similar length, with less
-        padding. Batches for encoding have texts of similar length already. The switch is ``training``, not gradients: a
-        cached loss embeds a batch once without and once with gradients, and must draw the same dropout.
-        """
+        """Token embeddings of the requested layer, ``features["token_embeddings"]`` (b, s, d)."""
         if not self.training:
             return self._read(features, **kwargs)
         mask = features["attention_mask"]

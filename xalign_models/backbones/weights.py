@@ -93,7 +93,6 @@ def _safetensors(files: Inspected, folder: str) -> list[str]:
 
 
 def _beside(model: Contents, folder: str) -> list[str]:
-    """All safetensors directly in a folder."""
     return sorted(name for name in model.headers if PurePosixPath(name).parent == PurePosixPath(folder))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,8 @@ def trial_data(folder: Path) -> list[str]:
     return [f"{SCORED}=test:{folder}", f"{JUDGING}=fit:{folder}"]
 
 
-class Score(NamedTuple):
+@dataclass(frozen=True)
+class Score:
     """Scores on the test half before and after alignment, as fractions, with a 95% interval of the change over items.
 
     The name is ``across languages``, ``same language`` or a language.
@@ -47,7 +48,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial found.
+    """The result of a trial.
 
     Attributes:
         backbone: The model as the user named it.

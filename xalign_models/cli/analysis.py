@@ -113,7 +113,6 @@ def _model(name: str, results: Path) -> dict[str, Any]:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain data; NaN becomes null."""
     records: list[dict[str, Any]] = jsonlib.loads(frame.to_json(orient="records", double_precision=10))
     return records
 

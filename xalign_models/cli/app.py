@@ -26,6 +26,7 @@ from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
 from xalign_models.cli.publishing import mteb_command, publish, submit
 from xalign_models.cli.recommend import recommend
 from xalign_models.cli.run import run
+from xalign_models.cli.serve import serve
 from xalign_models.cli.store import group as store_group
 from xalign_models.cli.training import group as train_group
 from xalign_models.cli.trial import try_
@@ -50,7 +51,7 @@ for _command in (recommend, run, leaderboard, translate, analyse, choose, publis
     app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
-for _command in (verify, reproduce, audit, apply, export, parity):
+for _command in (verify, reproduce, audit, apply, export, serve, parity):
     app.command()(_command)
 app.add_typer(gate_group, name="gate")
 app.add_typer(assets_group, name="assets")
@@ -71,6 +72,8 @@ _EXTRAS = {
     "qdrant_client": "qdrant",
     "sacrebleu": "train",
     "sentencepiece": "llm",
+    "starlette": "serve",
+    "uvicorn": "serve",
 }
 """Optional package -> the extra that installs it."""
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt

@@ -19,7 +19,6 @@ err = Console(stderr=True, markup=False, emoji=False)
 
 
 def _model_names(incomplete: str) -> list[str]:
-    """Names of models for the shell's completion."""
     from xalign_models.models.catalogue import specs
 
     names = (name.removeprefix("xalign/") for name in specs())
@@ -27,7 +26,6 @@ def _model_names(incomplete: str) -> list[str]:
 
 
 def _task_names(incomplete: str) -> list[str]:
-    """Names of tasks for the shell's completion."""
     from xalign_models.plugins import TASKS
 
     return [name for name in TASKS if name.startswith(incomplete)]
@@ -35,7 +33,7 @@ def _task_names(incomplete: str) -> list[str]:
 
 def known_languages(values: list[str] | None) -> list[str] | None:
     """Refuse unknown language codes before the seconds that a command's imports take."""
-    language_codes(values, None, all=None, core=None)
+    language_codes([code for code in split_list(values) if code not in {"all", "core"}], None)
     return values
 
 

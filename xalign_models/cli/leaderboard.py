@@ -80,7 +80,6 @@ def leaderboard(
 def _write_page(
     output: Path, folder: Path, models: Collection[str] | None, tasks: Collection[str] | None, serve: bool
 ) -> None:
-    """Write the page and, if requested, serve it until Ctrl-C."""
     from xalign_models.atlas.measured import with_measured
     from xalign_models.atlas.update import current
     from xalign_models.page import write_page

@@ -25,9 +25,6 @@ def job_config(ray: Any) -> Any:
 
 
 def stay_on_loopback(ray: Any) -> None:
-    """Let a cluster that this process starts listen on loopback alone, as it does by default on macOS and Windows.
-
-    Ray reads the variable for it when it is imported, and replaces a loopback address in ``ray.init`` by a public one.
-    """
+    """Let a cluster that this process starts listen on loopback alone, as it does by default on macOS and Windows."""
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # for the processes that it starts
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = False

@@ -1,10 +1,8 @@
 """``xalign run --engine ray``: models x tasks x subsets on the workers of a Ray cluster.
 
-Models that share a backbone share its vectors. The first model on a task encodes each language once, spread over the
-workers; units that need no more encoding follow in blocks. Each machine has a store of its own. A unit puts the vectors
-that it encoded into Ray's object store too, and Ray runs a unit where most of its vectors are. The driver alone writes
-results. They are complete at any moment, so a run can be resumed: a killed driver loses the units of the last seconds.
-A unit whose worker is lost is repeated elsewhere; on the same machine it finds the vectors that were encoded already.
+The first model on a task encodes each language once, spread over the workers; other units follow in blocks.
+Each machine has its own store, and Ray's object store carries vectors between machines. The driver alone writes
+results, complete at any moment. A unit whose worker is lost is repeated elsewhere.
 """
 
 import shutil
@@ -59,9 +57,6 @@ def run(
 
     Yields:
         One outcome per model and task, as soon as it is available.
-
-    Raises:
-        XAlignError: A model or a task does not exist, or the cluster cannot be reached.
     """
     given = dict(overrides or {})
     if trusted := given.get("trust_remote_code"):
@@ -105,7 +100,6 @@ def run(
 
 
 def _absolute(models: Iterable[str]) -> list[str]:
-    """Models with their directories as absolute paths."""
     return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
 
 

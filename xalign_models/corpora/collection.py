@@ -7,8 +7,6 @@
 Titles are optional. Where a record has no ``lang``, its language is found. Scores above zero are relevant.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """The user's own text: parallel, or queries and documents."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

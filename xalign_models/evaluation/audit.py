@@ -69,10 +69,7 @@ def grams(text: str, language: str | None) -> set[int]:
 def overlaps(
     task: str, texts: Iterable[tuple[str, str | None]], fit_text: Mapping[str, Collection[str]]
 ) -> Iterator[Overlap]:
-    """Compare a task's text, as :func:`~xalign_models.evaluation.recording.task_texts` gives it, with text for fitting.
-
-    Both are compared language by language; languages are canonical.
-    """
+    """Compare a task's text, as :func:`~xalign_models.evaluation.recording.task_texts` gives it, with fit text."""
     by_language: dict[str | None, set[str]] = defaultdict(set)
     for text, language in texts:
         if len(short := normal(text)) >= SHORTEST:
@@ -90,11 +87,7 @@ def overlaps(
 
 
 def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
-    """The sentences that an alignment is fitted on, by language, including the pivot's.
-
-    Raises:
-        DataError: Fit text is missing.
-    """
+    """The sentences that an alignment is fitted on, by language, including the pivot's."""
     text: dict[str, list[str]] = defaultdict(list)
     for language, sides in fitting.fit_texts(spec):
         for code, side in zip((language, fitting.pivot_of(spec))[: len(sides)], sides, strict=True):
@@ -118,11 +111,7 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:
-    """The text of a corpus by language, English included, and the tasks known to hold it.
-
-    Raises:
-        DataError: The corpus is unknown or missing.
-    """
+    """The text of a corpus by language, English included, and the tasks known to hold it."""
     corpus = corpora.load(name)
     text = {language: corpus.texts(language)[:limit] for language in corpus.languages}
     if corpus.kind == "pairs":

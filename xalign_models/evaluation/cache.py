@@ -86,10 +86,7 @@ class SafeResultCache(ResultCache):
     def save_to_cache(
         self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any
     ) -> None:
-        """Save as mteb does, but write to a temporary folder and move, scores last.
-
-        A run killed at any point leaves the old result or none; the next run completes it.
-        """
+        """Save as mteb does, but write to a temporary folder and move, scores last."""
         task = task_result.task_name
         final = self.get_task_result_path(task, model_name, model_revision).parent
         final.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
 """Counts the texts that a run will send to endpoints, over all models and tasks, before the first request.
 
-Only a run shows which texts a task encodes, so each task runs with noise in place of vectors. A text counts once for
-all tasks and models of an endpoint, and not at all if the store holds its vector.
+Each task runs with noise in place of vectors. A text counts once per endpoint, and not at all if its vector is stored.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from mteb.models.model_meta import ModelMeta
 from xalign_models import alignments
 from xalign_models.backbones.endpoints.endpoint import Endpoint
 from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.pointer import pointed
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable
@@ -115,7 +114,6 @@ def announce(
 
 
 def _endpoint(located: Located) -> Endpoint | None:
-    """A model's endpoint; None if it has none."""
     if located.saved and located.card is not None:
         spec = pointed(located.card.files)
     else:
@@ -125,10 +123,7 @@ def _endpoint(located: Located) -> Endpoint | None:
 
 
 def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str]) -> None:
-    """Count the text that an alignment and the ranges of int8 vectors are fitted on.
-
-    The encoder's languages become the alignment's; maps by language are fitted only for those of the tasks, ``codes``.
-    """
+    """Count the text that an alignment and the ranges of int8 vectors are fitted on."""
     spec = located.spec
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
     if spec is None or not (spec.alignment or int8):

@@ -1,7 +1,6 @@
 """Run a committed result again and compare: the same model on the same text gives the same scores.
 
-Encoding, above all of fit text, takes most of a run's time. By default, vectors therefore come from the store, and one
-in :data:`SAMPLE` of them is encoded again and compared; the alternative encodes all texts again.
+By default vectors come from the store, and one in :data:`SAMPLE` of them is encoded again and compared.
 """
 
 from __future__ import annotations

@@ -72,8 +72,6 @@ def parse_critic(spec: str) -> tuple[How, str]:
 class Critic:
     """Scores translations from 1 to 10 for meaning, mood and style; it is never trained.
 
-    Its weights are loaded when it first judges.
-
     Args:
         spec: ``generate:MODEL`` or ``expected_score:MODEL``; MODEL is an asset, directory or hub id of a causal
             language model, or ``openai:MODEL@http://host:8000/v1`` for ``generate``.

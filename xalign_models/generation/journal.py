@@ -82,7 +82,6 @@ class Journal:
         return hashlib.blake2b(json.dumps(list(values)).encode(), digest_size=16).digest()
 
     def _cut(self) -> None:
-        """Remove an incomplete last line."""
         if not self.path.is_file():
             return
         with self.path.open("rb+") as handle:

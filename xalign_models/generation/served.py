@@ -1,13 +1,11 @@
 """Language models behind a server with OpenAI's chat protocol, such as vLLM or SGLang, in place of own weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from xalign_models.backbones.endpoints.openai import OpenAIEndpoint
+from xalign_models.backbones.endpoints.openai import OpenAIEndpoint, tokens_of
 from xalign_models.backbones.endpoints.settings import METER, Settings, estimated_tokens
 from xalign_models.errors import ModelError
 from xalign_models.generation.language_model import Completion, LanguageModel
@@ -60,34 +58,27 @@ class ServedModel:
         options |= {"stop": list(stop)} if stop else {}
 
         def ask(prompt: str) -> Completion | ModelError:
-            expected = estimated_tokens(prompt) + max_new_tokens
+            expected, paid = estimated_tokens(prompt) + max_new_tokens, False
+            message = {"role": "user", "content": prompt}
             try:
                 METER.reserve(self._endpoint.model, expected, settings)
             except ModelError as error:
                 return error
-            message = {"role": "user", "content": prompt}
-            body = {"model": self._endpoint.served, "messages": [message], **options}
+            answer: Any = None
             try:
-                answer = self._endpoint.client.post("/chat/completions", body, "a completion")
+                body = {"model": self._endpoint.served, "messages": [message], **options}
+                answer, paid = self._endpoint.client.post("/chat/completions", body, "a completion"), True
+                choice = answer["choices"][0]
+                return Completion("" + choice["message"]["content"], choice.get("finish_reason") == "stop")
             except ModelError as error:
-                METER.settle(expected, None, 0)
                 return error
-            METER.settle(expected, _tokens(answer), 1)
-            return self._completion(answer)
+            except (KeyError, IndexError, TypeError, AttributeError):
+                return ModelError(f"{self._endpoint.model}: a completion failed: the answer has no text.")
+            finally:
+                METER.settle(expected, tokens_of(answer), int(paid))
 
         with ThreadPoolExecutor(settings.concurrency, thread_name_prefix="served") as pool:
             return list(pool.map(ask, prompts))
-
-    def _completion(self, answer: Any) -> Completion | ModelError:
-        """The completion in an answer."""
-        try:
-            choice = answer["choices"][0]
-            text, reason = choice["message"]["content"], choice.get("finish_reason")
-        except (KeyError, IndexError, TypeError, AttributeError):
-            text = reason = None
-        if not isinstance(text, str):
-            return ModelError(f"{self._endpoint.model}: a completion failed: the answer has no text.")
-        return Completion(text, reason == "stop")
 
 
 def open_writer(model: str, device: str | None = None, dtype: Dtype | None = None) -> LanguageModel | ServedModel:
@@ -106,10 +97,3 @@ def raise_first(outputs: Iterable[object]) -> None:
     for output in outputs:
         if isinstance(output, ModelError):
             raise output
-
-
-def _tokens(answer: Any) -> int | None:
-    """The server's count of tokens; None if it gives none."""
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None

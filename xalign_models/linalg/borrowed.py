@@ -5,9 +5,6 @@ from torch import Tensor
 
 
 def linear_pointwise(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``x w^T + b`` by oneDNN.
-
-    torch's compiler calls this operation for linear layers. No public function reaches it without compilation.
-    """
+    """``x w^T + b`` by oneDNN."""
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return result

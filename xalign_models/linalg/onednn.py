@@ -1,7 +1,6 @@
 """Products of float32 matrices by oneDNN, on a CPU.
 
-oneDNN uses a processor's widest vectors. The BLAS of numpy and torch does not on every processor: on AMD's it takes
-twice the time for the same results up to rounding.
+On AMD's processors, the BLAS of numpy and torch takes twice the time for the same results up to rounding.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """The linear algebra of the alignments: pure functions of row matrices, computing in float64.
 
-Leading directions and well-posed least-squares solutions are computed from a Gram matrix (one n d^2 product, then a
-problem of size min(n, d)); orthogonal factorisation of the data is used if squaring the condition number would matter.
+Gram matrices (one n d^2 product) where squaring the condition number does not matter, else orthogonal factorisations.
 """
 
 import warnings

@@ -1,15 +1,14 @@
 """The Python API to fit alignments and to pass models to mteb. The command line is a thin layer over it."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import torch
+from mteb.models.model_meta import ModelMeta, ScoringFunction
 from sentence_transformers import SentenceTransformer
 
 from xalign_models import alignments, corpora
@@ -21,15 +20,13 @@ from xalign_models.errors import AlignmentError, DataError, LanguageError, Model
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder, raw_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, is_label, slug
 from xalign_models.models.recipe import Recipe
 from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
-
-if TYPE_CHECKING:
-    from xalign_models.models.encoder import XAlignEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -307,8 +304,6 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
     """
     if isinstance(model, str):
         return load_encoder(model, device=device)
-    from mteb.models.model_meta import ModelMeta, ScoringFunction
-
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:

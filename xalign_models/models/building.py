@@ -6,27 +6,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
-from xalign_models.backbones.pointer import Pointer
-from xalign_models.backbones.processes import Processes, moved
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.router import sides_of
 from xalign_models.device import each, pick_device
 from xalign_models.errors import ModelError
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
-from xalign_models.models.provenance import check_prompts, split
 from xalign_models.models.recipe import Recipe
-from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 from xalign_models.portable.loading import load_map
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
@@ -54,9 +49,11 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
-    if model.startswith("map:"):
-        from xalign_models.models.ready import Bridge
+    from xalign_models.models.provenance import check_prompts
+    from xalign_models.models.ready import Bridge
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
+    if model.startswith("map:"):
         if overrides:
             raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
         maps = load_map(model)
@@ -83,9 +80,6 @@ def build(
 
     It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
     of them encode the fit text.
-
-    Raises:
-        XAlignError: Weights or fit text are missing.
     """
     backbone = backbone or open_backbone(spec.backbone)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
@@ -100,11 +94,12 @@ def build(
 def assemble(
     spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
 ) -> SentenceTransformer:
-    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts.
+    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts."""
+    from sentence_transformers import SentenceTransformer
 
-    Raises:
-        XAlignError: Weights are missing.
-    """
+    from xalign_models.backbones.pointer import Pointer
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
     backbone = backbone or open_backbone(spec.backbone)
     modules: list[Any] = list(backbone.modules(device))  # new ones: the caller may change them
     if not backbone.source.has_weights:
@@ -135,6 +130,7 @@ def load_encoder(
         XAlignError: Weights or fit text are missing.
     """
     from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
@@ -167,13 +163,16 @@ def encoder_of(
 ) -> XAlignEncoder:
     """A SentenceTransformer, with its own modules, as an mteb encoder.
 
-    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``;
-    ``confirm`` raises a ModelError if they have changed.
-
     Raises:
         ModelError: The model refers to a backbone that has changed meanwhile.
     """
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.backbones.pointer import Pointer
+    from xalign_models.backbones.processes import moved
+    from xalign_models.backbones.router import sides_of
     from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.models.provenance import split
 
     modules, start, aligned = split(model)
     tail = [module.to("cpu") for module in modules[start:]]
@@ -217,4 +216,6 @@ def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStor
 
 
 def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> list[nn.Module]:
+    from xalign_models.backbones.processes import Processes
+
     return [Processes(load, devices)]

@@ -3,7 +3,7 @@
 import dataclasses
 
 from xalign_models import plugins
-from xalign_models.backbones.templates import ENGLISH, TEMPLATES
+from xalign_models.backbones.inputs import ENGLISH, TEMPLATES
 from xalign_models.errors import ModelError
 from xalign_models.plugins import BACKBONES, register
 from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, Pooling, Precision

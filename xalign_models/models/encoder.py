@@ -12,9 +12,9 @@ from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta
 from mteb.types import PromptType
 
+from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.loading import prompt_languages
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.templates import with_side
 from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical, is_canonical
 
@@ -109,10 +109,7 @@ class XAlignEncoder(AbsEncoder):
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The prompt of the task's name, type or side, or the default, in this order; a language's prompt precedes it.
-
-        The prompt of documents may be called ``passage``, as in e5.
-        """
+        """The prompt of the task's name, type or side, or the default, in this order, after a language's prompt."""
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
         keys = (task.name, task.type, *kinds, "default")

@@ -1,7 +1,5 @@
 """Writes the maps of a model for services without xalign: as files for numpy, or as an ONNX graph."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -58,8 +56,6 @@ def _places(maps: SavedMap, code: str) -> list[int]:
 
 def export_numpy(maps: Maps, directory: str | Path) -> None:
     """Write ``map.json``, ``map.safetensors`` and ``apply_map.py``, which needs numpy and safetensors alone.
-
-    :func:`xalign_models.load_map` reads the folder too.
 
     Raises:
         OSError: The directory cannot be written.

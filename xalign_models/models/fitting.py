@@ -1,8 +1,7 @@
 """Fits alignments on text, and caches fitted alignments."""
 
-import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -13,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from filelock import FileLock
-from torch import nn
 
 from xalign_models import alignments, corpora
-from xalign_models.alignments import Alignment, find_method
-from xalign_models.alignments.groups import grouped, merged
-from xalign_models.alignments.module import Aligned, module_of
+from xalign_models.alignments import Alignment
+from xalign_models.alignments.groups import grouped
 from xalign_models.corpora import Corpus
 from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
 from xalign_models.paths import atomic_directory, cache_dir
@@ -120,9 +116,6 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
 
     For other methods, the rows of shorter corpora are repeated up to the length of the longest, so that each corpus has
     the same weight.
-
-    Raises:
-        DataError: Fit text is missing or not aligned.
     """
     opened, parallel, pivot = load_corpora(spec), alignments.find_method(spec.method).parallel, pivot_of(spec)
     for language in fit_languages(spec, opened):
@@ -163,7 +156,6 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()
 
 
 def _languages(corpus: Corpus) -> set[str]:
-    """The languages of a corpus; pairs include English."""
     return {*corpus.languages, *([corpora.ENGLISH] if corpus.kind == "pairs" else [])}
 
 
@@ -186,11 +178,7 @@ def _directory(spec: AlignmentSpec, backbone: str) -> Path:
 
 
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode, prompts: Sequence[str] = ()) -> Alignment:
-    """The cached fit of the same text, backbone and prompt or prompts, or else :func:`fit`.
-
-    If several processes need the same fit, one computes it while the others wait. ``backbone`` is the fingerprint of
-    ``encode``, prompts included.
-    """
+    """The cached fit of the same text, backbone and prompt or prompts, or else :func:`fit`."""
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
     if _no_cache.get():
@@ -211,71 +199,3 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode, prompts: Sequ
         with atomic_directory(directory) as temporary:
             alignment.save(temporary)
     return alignment
-
-
-Fit = Callable[[AlignmentSpec, str], Alignment]
-"""Fits a spec on text under a prompt, or returns the cached fit."""
-
-
-class FittedOnDemand(nn.Module):
-    """Applies an alignment by language and prompt, and fits missing maps.
-
-    Args:
-        spec: Method, hyperparameters and text; ``spec.languages`` lists all languages.
-        fit: Fits a spec under a prompt.
-        cached: Returns the cached fit of all languages under a prompt, or None.
-    """
-
-    def __init__(self, spec: AlignmentSpec, fit: Fit, cached: Callable[[str], Alignment | None]) -> None:
-        super().__init__()
-        self._spec, self._fit, self._cached = spec, fit, cached
-        self._fits: dict[str, Alignment | None] = {}
-        self._modules_of: dict[str, Aligned] = {}
-
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Map ``features["sentence_embedding"]`` (n, d) by its "lang", (n,), and its "prompt", fitting missing maps.
-
-        Raises:
-            LanguageError: A language is missing, or not in the spec.
-            XAlignError: Fit text is missing, or the method cannot be fitted on it.
-        """
-        prompt: str = features["prompt"]
-        if prompt not in self._fits:  # an earlier run may have fitted every language
-            self._fits[prompt] = self._cached(prompt)
-        method = find_method(self._spec.method)
-        codes: Sequence[Any] = features.get("lang") or []
-        fitted = self._spec.languages or ()
-        if method.language_dependent and (not codes or (unknown := {code for code in codes if code not in fitted})):
-            names = ", ".join(sorted(map(str, unknown))) if codes else "texts without a language"
-            raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
-        missing = self._missing(prompt, {*codes})
-        with torch.inference_mode(False):  # encoding runs in inference mode, in which nothing can be trained
-            self._add(prompt, [self._fit(spec, prompt) for spec in missing])
-        return self._modules_of[prompt](features, **kwargs)  # type: ignore[no-any-return]
-
-    def _add(self, prompt: str, fits: Sequence[Alignment]) -> None:
-        known = self._fits[prompt]
-        if fits or prompt not in self._modules_of:
-            parts = [known, *fits] if known else fits
-            fit = self._fits[prompt] = parts[0] if len(parts) == 1 else merged(parts)
-            self._modules_of[prompt] = module_of({prompt: fit})
-
-    def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
-        """The specs of the fits without which a prompt's texts cannot be mapped, one for each language if it can."""
-        known, method = self._fits[prompt], find_method(self._spec.method)
-        if not method.by_language:
-            return [] if known else [self._spec]
-        pivot = pivot_of(self._spec) if method.parallel or hasattr(method, "pivot") else None
-        missing = sorted(set(codes) - set(known.languages_ if known else ()))
-        if pivot and missing == [pivot]:  # the pivot's map is the identity, whatever else is fitted
-            missing = [next(code for code in self._spec.languages or () if code != pivot)]
-        return [
-            dataclasses.replace(self._spec, languages=(code, pivot) if pivot else (code,))
-            for code in missing
-            if code != pivot
-        ]
-
-    @property
-    def fit_seconds(self) -> float | None:
-        """Average seconds of fitting a language; None before the first and where unknown."""
-        return next((module.fit_seconds for module in self._modules_of.values()), None)

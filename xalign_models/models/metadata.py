@@ -78,11 +78,7 @@ def published_datasets(*names: str | None) -> set[str]:
 def describe(
     name: str, fixed: str | None, trained: set[str] | None, spec: ModelSpec | None, arguments: dict[str, Any]
 ) -> ModelMeta:
-    """Metadata of a model, based on those of its backbone if mteb knows it.
-
-    ``training_datasets`` is None if the backbone's own training data are unknown, as in mteb; the data of the fit are
-    in ``loader_kwargs["fitted_on"]``.
-    """
+    """Metadata of a model, based on those of its backbone if mteb knows it."""
     import mteb
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 

@@ -1,20 +1,18 @@
 """Searches an old model's index with a new model: a map moves the new model's vectors into the old model's space.
 
-The index stays unchanged. The new model encodes a query, and the map predicts the old model's vector of the query, as
-in Drift-Adapter (arXiv 2509.23471). To fit the map, both models encode the same texts. One map serves all languages, so
-that no translations are needed. Dimensions may differ.
+The map predicts the old model's vector of a query from the new one's, as in Drift-Adapter (arXiv 2509.23471). It is
+fitted on the same texts encoded by both models; one map serves all languages. Dimensions may differ.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import corpora
 from xalign_models.alignments.lowrank import LowRank, low_rank
-from xalign_models.alignments.networks import residual
 from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
@@ -27,6 +25,10 @@ from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 
 Layers = tuple[tuple[Float64, Float64], ...]
 """Dense layers W (d, m) and b (m,), with a ReLU between two of them."""
@@ -57,6 +59,8 @@ def residual_network(x: AnyFloats, y: AnyFloats) -> Layers:
     The first has the units of the network and those of z and -z, which the second subtracts: z = relu(z) - relu(-z).
     Drift-Adapter's network starts from x itself, which has a meaning only if both models have one space.
     """
+    from xalign_models.alignments.networks import residual
+
     settings = Residual().get_params()
     del settings["pivot"]
     weight, shift = similarity(x, y)
@@ -78,8 +82,6 @@ MAPS: dict[str, Callable[[AnyFloats, AnyFloats], Layers]] = {
 
 def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> Layers:
     """The map from unit rows (n, d) of the new model to the old model's (n, m), as layers for :func:`apply`.
-
-    ``new`` and ``old`` are vectors of the same n texts, of any length.
 
     Raises:
         AlignmentError: The method is unknown, or there are fewer than two texts.
@@ -151,6 +153,9 @@ def fit(
         AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
+    import torch
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
     check(method)
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:
@@ -169,7 +174,6 @@ def fit(
 
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
-    """The backbone's vectors of all texts, by its own prompt."""
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
     parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
     return np.concatenate(parts)

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def register_models() -> None:
-    """Make every registered model, and every trained model in the default folder, known to ``mteb.get_model``.
-
-    Opens no weights, no text and no network connection. A revision is computed when it is read.
-    """
+    """Make every registered model, and every trained model in the default folder, known to ``mteb.get_model``."""
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     from xalign_models.models.registered import RegisteredMeta

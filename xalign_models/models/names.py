@@ -44,13 +44,7 @@ class Located:
 
     @property
     def namespace(self) -> str:
-        """Fingerprint of the raw vectors, which models with the same fingerprint share.
-
-        It depends on the content of the files, not on the card.
-
-        Raises:
-            XAlignError: Weights are missing.
-        """
+        """Fingerprint of the raw vectors, which models with the same fingerprint share."""
         if not self.saved or self.card is None:
             return self.open_backbone().fingerprint
         from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
@@ -152,7 +146,6 @@ def _located(model: str) -> Located:
 
 
 def _trained(name: str) -> Located | None:
-    """The model of this name that was trained into the cache, if any."""
     if is_name(f"xalign/{name.removeprefix('xalign/')}") and (trained := directory_of(name)).is_dir():
         located = _in_directory(trained)
         if located.card is not None and located.card.trained:

@@ -1,28 +1,30 @@
 """Writes the card and the README of a saved model: content, fit text and usage."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import logging
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize
+from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
-from xalign_models.alignments.module import Aligned
 from xalign_models.backbones import policy
-from xalign_models.backbones.reduced import Reduced
 from xalign_models.backbones.sources import find_source
-from xalign_models.languages import display_name
 from xalign_models.models.card import is_name, maps_fingerprint
 from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
 from xalign_models.recommend.card import COLUMNS
 from xalign_models.specs import ModelSpec, Pooling
 from xalign_models.tables.escaping import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.alignments.module import Aligned
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,11 @@ def write_card(
 
 def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     """The modules, the number of the backbone's modules, and the alignment, if any."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.reduced import Reduced
+
     modules: list[Any] = list(model)
     starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize | Reduced))
     aligned = next((module for module in modules if isinstance(module, Aligned)), None)
@@ -75,6 +82,8 @@ def check_prompts(model: SentenceTransformer) -> None:
 
 def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:
     """A model card in the hub's format: description, languages, fit text, and usage."""
+    from xalign_models.languages import display_name
+
     _, _, aligned = split(model)
     languages = list(aligned.languages or ()) if aligned is not None else []
     front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]

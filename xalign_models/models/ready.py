@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.input_module import InputModule
 
 from xalign_models.backbones.inputs import split_inputs
@@ -19,8 +20,6 @@ from xalign_models.errors import ModelError
 from xalign_models.identification import Unidentified, identify
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from xalign_models.portable.loading import SavedMap
 
 
@@ -47,8 +46,6 @@ class Bridge(InputModule):
     @classmethod
     def of(cls, queries: SentenceTransformer, index: SentenceTransformer, maps: SavedMap) -> SentenceTransformer:
         """The module as a model; the arguments are those of the class."""
-        from sentence_transformers import SentenceTransformer
-
         return SentenceTransformer(
             modules=[cls(queries, index, maps)], device=str(index.device), similarity_fn_name="cosine"
         )

@@ -1,28 +1,29 @@
 """A model's spec with its backbone, its fit and its modules, each opened or computed once, when first needed."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
-from sentence_transformers.sentence_transformer.modules import Normalize
-from torch import nn
-
-from xalign_models.alignments import Alignment
 from xalign_models.alignments.groups import of_prompt, unmoved
-from xalign_models.alignments.module import module_of
 from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
-from xalign_models.backbones.loading import Backbone, open_backbone
-from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.reduced import Reduced, ranges_of
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import AlignmentError, ModelError
 from xalign_models.models import fitting
-from xalign_models.models.fitting import FittedOnDemand
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from torch import nn
+
+    from xalign_models.alignments import Alignment
+    from xalign_models.backbones.loading import Backbone
+    from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.backbones.reduced import Reduced
 
 CALIBRATION = AlignmentSpec("int8", "centered", corpora=("gettext:fit",), limit=100)
 """Text for the ranges of int8 vectors without an alignment: 100 rows of each language, from the package index."""
@@ -63,11 +64,7 @@ class Recipe:
 
     @cached_property
     def alignment(self) -> AlignmentSpec | None:
-        """The alignment's spec; if prompts are by language, restricted to languages with a prompt.
-
-        Raises:
-            DataError: Fit text is missing.
-        """
+        """The alignment's spec; if prompts are by language, restricted to languages with a prompt."""
         return self._prompted(self.spec.alignment) if self.spec.alignment else None
 
     @cached_property
@@ -84,11 +81,7 @@ class Recipe:
 
     @cached_property
     def revision(self) -> str:
-        """40 hex digits of everything that determines the model's vectors.
-
-        Raises:
-            XAlignError: Weights or fit text are missing.
-        """
+        """40 hex digits of everything that determines the model's vectors."""
         spec = self.spec.backbone
         parts: list[Any] = [self.backbone.fingerprint, self.backbone.prompts]
         if spec.whole != spec:
@@ -103,14 +96,12 @@ class Recipe:
 
     @cached_property
     def reduced(self) -> tuple[Reduced, ...]:
-        """The module that truncates or quantises raw vectors, if any; int8 encodes the fit text to find its ranges.
-
-        Raises:
-            XAlignError: Weights or fit text are missing.
-        """
+        """The module that truncates or quantises raw vectors, if any; int8 encodes the fit text to find its ranges."""
         spec = self.spec.backbone
         if spec.whole == spec:
             return ()
+        from xalign_models.backbones.reduced import Reduced, ranges_of
+
         ranges = None
         if spec.vectors is Vectors.INT8:
             whole = Recipe(ModelSpec(spec.whole), self.raw)
@@ -157,6 +148,8 @@ class Recipe:
         self, texts: Sequence[str], language: str, *, prompt: str | None = None, progress: str | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d) of texts of one language, under a prompt or the default one, as alignments are fitted on."""
+        import torch
+
         vectors = self.raw.encode(texts, loading.prompt_in(self.backbone.prompts, language, prompt), progress)
         for module in self.reduced:
             vectors = module.reduce(torch.from_numpy(vectors)).numpy()
@@ -228,6 +221,11 @@ class Recipe:
             for_encoder: Whether an mteb encoder applies them: languages may be fitted when they are first used, and
                 unaligned vectors of a source that does not normalise stay as they are.
         """
+        from sentence_transformers.sentence_transformer.modules import Normalize
+
+        from xalign_models.alignments.module import module_of
+        from xalign_models.models.on_demand import FittedOnDemand
+
         modules: list[nn.Module] = [*self.reduced]
         if for_encoder and self.alignment:
             spec = dataclasses.replace(self.alignment, languages=self.languages or self.alignment.languages)

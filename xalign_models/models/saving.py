@@ -1,25 +1,22 @@
 """Saves models as sentence-transformers directories with a card: whole, maps only, or independent of xalign."""
 
-import logging
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-import torch
-from safetensors import SafetensorError
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules.dense import Dense
-from sentence_transformers.base.modules.router import Router
-from sentence_transformers.sentence_transformer.modules import Transformer
-from torch import Tensor
-from torch.nn import Module
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones.checkpoint import quiet
-from xalign_models.backbones.pointer import Pointer
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
-from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 from xalign_models.paths import atomic_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+    from torch.nn import Module
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +57,9 @@ def save(
         >>> xalign_models.load("saved", device="cpu").encode(["Good morning"]).shape[0]
         1
     """
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
     directory = Path(directory)
     if getattr(model, "xalign_spec", None) is None:
         raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
@@ -84,6 +84,8 @@ def save(
 
 def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     """The model with its backbone replaced by a reference."""
+    from xalign_models.backbones.pointer import Pointer
+
     modules, start, _ = split(model)
     spec = model.xalign_spec.backbone
     if isinstance(modules[0], Pointer):
@@ -97,6 +99,9 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
 
 def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | None) -> SentenceTransformer:
     """The model in stock modules, with the map as a dense layer; with maps by prompt it keeps one prompt."""
+    from sentence_transformers.base.modules.router import Router
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
     modules, start, aligned = split(model)
     first = modules[0]
     has_option = any(getattr(first, option, None) for option in ("prompts", "int8", "tf32", "compiled", "graph"))
@@ -125,6 +130,9 @@ def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | 
 
 def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:
     """The map ``x W + b``, W (d, m) and b (m,), as a stock module, with a ReLU after it or without an activation."""
+    import torch
+    from sentence_transformers.base.modules.dense import Dense
+
     layer = Dense(*weight.shape, bias=True, activation_function=torch.nn.ReLU() if relu else torch.nn.Identity())
     layer.linear.weight.data, layer.linear.bias.data = weight.T.contiguous().float(), shift.float()
     return layer  # type: ignore[no-any-return]
@@ -133,6 +141,10 @@ def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:
 def _copied(
     model: SentenceTransformer, modules: list[Any], prompts: dict[str, str] | None = None
 ) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
     prompts = model.prompts if prompts is None else prompts
     default = model.default_prompt_name if prompts == model.prompts else next(iter(prompts))
     copied = SentenceTransformer(

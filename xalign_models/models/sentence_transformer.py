@@ -1,7 +1,5 @@
 """A SentenceTransformer with a spec, which every way of saving writes beside the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast

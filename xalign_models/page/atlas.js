@@ -164,7 +164,7 @@ function ChooseView({ state: given, change }) {
   return html`${form}<${Ranking} wish=${wish} table=${read[0]} own=${!given.wanted.trim()} />`;
 }
 
-const bytes = (count) => (!count ? "?" : count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${Math.round(count / 1e6)} MB`);
+const bytes = (count) => (!count ? "?" : count >= 1e9 ? `${(count / 1e9).toFixed(1)}\u00a0GB` : `${Math.round(count / 1e6)}\u00a0MB`);
 
 // What the form's wish gives: the answer, the ranking, and what is guessed.
 function Ranking({ wish, table, own }) {

@@ -1,7 +1,5 @@
 """The atlas in the page: published and measured scores by language, and the data for choosing a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -49,7 +49,8 @@ async function readTable() {
         measured = state % 16,
         trained = state >> 4,
         centre = Math.log(score / (1 - score)) - (adjusted ? (effects[kind] * trained) / share : 0),
-        width = Math.exp((rowSpreads[row] + modelSpreads[kind * models.length + model]) / unit) * (1 - measured / share);
+        own = tasks[row] ? modelSpreads[kind * models.length + model] : 0,
+        width = Math.exp((rowSpreads[row] + own) / unit) * (1 - measured / share);
       const low = logistic(centre - width),
         high = logistic(centre + width);
       return {

@@ -3,8 +3,6 @@
 The many scores by language are stored as tenths of points, packed by task.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

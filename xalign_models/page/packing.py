@@ -1,7 +1,5 @@
 """Packs numbers for the page: 16-bit integers, deflated, in base64."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterable

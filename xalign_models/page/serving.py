@@ -1,7 +1,5 @@
 """Serves a folder on a local port, for browsers that cannot open files."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """The board as a single page that opens from a file, without requests to any host and safe from hostile names."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

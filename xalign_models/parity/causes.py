@@ -1,8 +1,7 @@
 """Finds the cause of a difference between two ways to serve a model, by trial.
 
-Each guess makes one change to the local model: another prompt, pooling, precision or length. The guess closest to the
-other's vectors is reported if it explains most of the difference. Two causes are found otherwise: another tokenizer
-leaves the vectors of the empty text or of some texts unchanged, and another normalisation leaves directions unchanged.
+Each guess makes one change to the local model: another prompt, pooling, precision or length. The closest is reported if
+it explains most of the difference. Another tokenizer or normalisation is found by the pattern of the differences.
 """
 
 import unicodedata

@@ -98,10 +98,7 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
 
 
 def changed_neighbours(a: Float64, b: Float64, tolerance: float) -> Mask:
-    """Whether each row's nearest neighbour changes, (n,), between two matrices (n, d).
-
-    Neighbours whose similarities differ by at most twice the tolerance are near ties and do not count.
-    """
+    """Whether each row's nearest neighbour changes, (n,), between two matrices (n, d)."""
     a, b = unit(a), unit(b)
     count = len(a)
     changed = np.zeros(count, dtype=bool)

@@ -84,10 +84,7 @@ def code_digest(cls: type[Any]) -> str:
 
 @cache
 def _folders() -> tuple[Path, ...]:
-    """Folders of the two packages of this distribution: those that run, and the installed ones.
-
-    They differ where Python takes one package from a clone, the working folder, and the other from its installation.
-    """
+    """Folders of the two packages of this distribution: those that run, and the installed ones."""
     library = Path(__file__).resolve().parents[1]
     clone = library.parent / "tasks" / TASKS
     folders = [library, clone if clone.is_dir() else library.parent / TASKS]

@@ -95,10 +95,7 @@ class Registry(Mapping[str, Value]):
         return len(self._entries)
 
     def before_look(self, hook: Callable[[], object]) -> None:
-        """Call ``hook`` before each look-up; the values it registers last until the next look-up.
-
-        A hook registers values that depend on the environment, so that a value disappears with its cause.
-        """
+        """Call ``hook`` before each look-up; the values it registers last until the next look-up."""
         self._hooks.append(hook)
 
     @contextmanager
@@ -123,7 +120,6 @@ class Registry(Mapping[str, Value]):
         self._transient = tuple(self._entries)[lasting:]
 
     def _import_home(self) -> None:
-        """Import the module that registers the built-in values of this kind."""
         if self.kind in HOMES:
             import_module(HOMES[self.kind])
 

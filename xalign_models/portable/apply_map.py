@@ -6,8 +6,6 @@ those of the backbone before it normalises them:
     vectors = Map.load("folder").transform(embeddings, lang=["de", "th"], prompt="query")
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads the maps of saved models and alignments without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath

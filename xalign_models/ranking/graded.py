@@ -1,7 +1,5 @@
 """Measures of retrieval by graded judgements, from the ranks of the relevant documents."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xalign_models.linalg.arrays import AnyFloats, Float64, Mask

@@ -194,10 +194,7 @@ def place(sides: Sides, device: str) -> Placed:
 
 
 def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
-    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 7).
-
-    Products are float32, and torch must be set not to round them.
-    """
+    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 7)."""
     rows, fit = a
     several = torch.stack([partner for partner, _ in partners])
     scores = rows @ several.mT

@@ -1,7 +1,6 @@
 """Baselines for pools of several languages that change no vector, only how scores rank the pool.
 
-They know the language of every text, but no answer. :func:`~xalign_models.ranking.ranks.target_counts` takes the
-functions as ``adjust``, and applies them to a block of queries at a time.
+They know the language of every text, but no answer; :func:`~xalign_models.ranking.ranks.target_counts` applies them.
 """
 
 import numpy as np

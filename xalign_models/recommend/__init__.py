@@ -1,7 +1,5 @@
 """Recommends an alignment for a backbone by held-out text, and says what it costs."""
 
-from __future__ import annotations
-
 from xalign_models.recommend.candidates import PLAIN, Candidate, candidates
 from xalign_models.recommend.card import CardRow
 from xalign_models.recommend.judging import (

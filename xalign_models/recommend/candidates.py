@@ -1,7 +1,5 @@
 """Candidates for a recommendation, and how they are fitted on a fold's rows under each role's prompt."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

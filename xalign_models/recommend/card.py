@@ -1,7 +1,5 @@
 """The do-no-harm card: gains across languages and the price within each, by kind of use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 COLUMNS = ("use", "score", "change", "worst language", "same-language change", "worse in", "judged by")

@@ -6,8 +6,6 @@ how many of a sentence's nearest neighbours are of its own language. Centring is
 rank methods: removing many directions, or whitening, mixes languages more than centring but retrieves worse.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

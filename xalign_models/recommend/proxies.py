@@ -7,8 +7,6 @@ of the pivot's own space as harm, centring's too, which labelled pairs do not co
 centroids, with the plain backbone's clusters of the pivot's sentences as classes.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -168,7 +168,6 @@ class Board:
         return [max(widths[0], _width(groups)), *(1 + width for width in widths[1:])]
 
     def _wrapped(self, row: Row, limit: int) -> list[list[str]]:
-        """The lines of a row's text columns."""
         return [_label(row, limit), *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:])]
 
     def _table(self, columns: Sequence[str], limit: int) -> RenderableType:

@@ -23,11 +23,7 @@ def use_one_gpu(arguments: SentenceTransformerTrainingArguments) -> None:
 
 
 class OpenTrainer(SentenceTransformerTrainer):
-    """The trainer with three of its steps under public names, for a subclass to override.
-
-    transformers calls them by private names only: its callbacks run after a checkpoint is written and read, and its
-    ``max_grad_norm`` clips the whole gradient.
-    """
+    """The trainer with three of its steps under public names, for a subclass to override."""
 
     def clip_gradients(self, model: Any) -> Any:
         """Clip the gradients and return their norm before."""

@@ -1,4 +1,4 @@
-"""What a training will take, before anything is loaded: sizes are counted on torch's meta device.
+"""Plans of trainings, before anything is loaded: sizes are counted on torch's meta device.
 
 Times and memory are for one H100. They are upper estimates: each text has as many tokens as the configuration allows.
 """
@@ -64,11 +64,7 @@ class Row(NamedTuple):
 
 @cache
 def size_of(model: str, revision: str | None = None, *, encoder: bool = False) -> Size:
-    """The size of a checkpoint, by asset name, directory or hub id; of an encoder-decoder's ``encoder`` alone.
-
-    Raises:
-        AssetError: The checkpoint is unavailable.
-    """
+    """The size of a checkpoint, by asset name, directory or hub id; of an encoder-decoder's ``encoder`` alone."""
     import torch
     from transformers import AutoConfig, AutoModel
 

@@ -64,8 +64,6 @@ def verdict(output: Path) -> str | None:
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     """Start a training of the model ``output`` in ``folder``, or check that the training started there is the same.
 
-    A different training without checkpoints is replaced, as nothing is lost.
-
     Raises:
         ModelError: The folder has checkpoints of another training; the message names the fields that differ.
     """

@@ -89,8 +89,6 @@ def _whole(weight: torch.Tensor) -> torch.Tensor:
 
 
 class _MeasureCallback(transformers.TrainerCallback):
-    """Calls the instruments when a measurement is due."""
-
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
 

@@ -40,11 +40,7 @@ MANIFEST = "_xalign.json"
 
 @dataclass(frozen=True)
 class Job:
-    """The maps of a model, the column of vectors, the columns that choose a map, and the folder of the parts.
-
-    ``keys`` are the columns of languages and prompts, of those that matter. ``table`` has, for their values as in the
-    file, the number of the map, or None for no map.
-    """
+    """The maps of a model, the column of vectors, the columns that choose a map, and the folder of the parts."""
 
     maps: Maps
     folder: Path
@@ -254,7 +250,6 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
 
 
 def _remove_halves(folder: Path) -> None:
-    """Remove the unfinished files of killed processes."""
     for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)
 

@@ -16,6 +16,7 @@ from xalign_models.atlas.statistics import (
     association,
     levels,
     multilingual,
+    organisation,
     properties,
     rank_groups,
     summarise,
@@ -32,11 +33,7 @@ MODELS, GROUPS, RANKED = 14, 12, 25
 
 
 def analyse(request: Request) -> Findings:
-    """Statistics of evenness, their correlations with size, dimension and date, and rank groups.
-
-    Raises:
-        XAlignError: The families of languages are unavailable.
-    """
+    """Statistics of evenness, their correlations with size, dimension and date, and rank groups."""
     atlas = load_atlas()
     measured = ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
     columns = [(column, of) for column, of in measured if len(of.models) >= FEWEST]
@@ -54,7 +51,7 @@ def analyse(request: Request) -> Findings:
         f"Source: {source['address']} at {source['commit'][:7]} ({source['date']}, {source['licence']}).",
         "A column is one task, one revision of its text and one metric; models of different columns are not compared.",
         f"Only models with every language of a column count. Multilingual: a level of {MULTILINGUAL:.0%} or more.",
-        "Intervals of statistics resample languages, those of associations resample models; both are 95%.",
+        "Intervals of statistics resample languages, those of associations resample organisations; both are 95%.",
     )
     return Findings(frames, draw_groups(atlas), notes, {"public results": source["commit"]})
 
@@ -68,11 +65,11 @@ def _statistics(column: Column, of: Levels) -> pd.DataFrame:
 
 
 def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str, object]]:
-    statistics = summarise(of)
+    statistics, clusters = summarise(of), np.array([organisation(model) for model in of.models])
     for whom, chosen in (("all", np.full(len(of.models), True)), ("multilingual", multilingual(of))):
         for name, values in statistics.items():
             for about in PROPERTIES:
-                result = association(properties(atlas, of, about)[chosen], values[chosen])
+                result = association(properties(atlas, of, about)[chosen], values[chosen], clusters[chosen].tolist())
                 if result is not None:
                     yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
                         "rho": result.rho,
@@ -89,11 +86,7 @@ def short(model: str) -> str:
 
 @figures.styled()
 def draw_groups(atlas: Atlas) -> dict[str, Figure]:
-    """Heat maps of families and scripts on NTREX, and the ranks that chance allows.
-
-    Raises:
-        AssetError: The families of languages are unavailable.
-    """
+    """Heat maps of families and scripts on NTREX, and the ranks that chance allows."""
     return {
         "families": _heat_map(atlas, "family", family),
         "scripts": _heat_map(atlas, "script", lambda language: language.split("-")[1]),

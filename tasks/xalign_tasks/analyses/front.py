@@ -1,8 +1,7 @@
 """The front: retrieval within a language against retrieval across languages, for all alignments and for no map.
 
-An alignment that brings languages together costs some retrieval within a language. A pool with one answer in every
-language rewards all that spreads languages evenly; the thinned pool, whose answers are rare in most languages, does
-not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside the alignments in every table.
+A pool with one answer in every language rewards all that spreads languages evenly; the thinned pool, whose answers are
+rare in most languages, does not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.alignments import dilation, orthogonality
-from xalign_models.alignments.rotation import determined_map
+from xalign_models.alignments.orthogonality import determined_map
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device

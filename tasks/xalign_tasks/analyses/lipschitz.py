@@ -70,12 +70,7 @@ KINDS = ("token", "character")
 
 
 def analyse(request: Request) -> Findings:
-    """Ratios ``||f(x) - f(x')|| / d(x, x')`` of texts and random edits of them, in tokens and in characters.
-
-    Raises:
-        ModelError: No model is named.
-        DataError: There is no text.
-    """
+    """Ratios ``||f(x) - f(x')|| / d(x, x')`` of texts and random edits of them, in tokens and in characters."""
     sentences = load_sentences(request, ROWS)
     study = sentences.study()
     for name in request.named():

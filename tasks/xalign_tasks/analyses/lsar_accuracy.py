@@ -47,9 +47,6 @@ def analyse_ranks(request: Request) -> Findings:
 def analyse_layers(request: Request) -> Findings:
     """Accuracy at every layer, before and after each unpaired alignment.
 
-    The vectors of all layers come from one forward pass. The alignments are fitted on the scored languages, with at
-    most ``rows`` rows of each.
-
     Raises:
         LanguageError: The fit text has none of the languages, or no English.
         XAlignError: A model or text is unavailable.
@@ -142,7 +139,6 @@ def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentS
 
 
 def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
-    """All texts to encode, for scoring and for fitting, by language."""
     texts: dict[str, list[str]] = {ENGLISH: []}
     for language, side, english in tatoeba.pairs():
         texts[language] = side

@@ -25,11 +25,7 @@ PARTS = {"removed": "removed by LSAR", "kept": "kept by LSAR"}
 
 
 def analyse_families(request: Request) -> Findings:
-    """Components of Tatoeba's sentences along the first two directions that LSAR removes, grouped by family.
-
-    Raises:
-        XAlignError: A model or text is unavailable.
-    """
+    """Components of Tatoeba's sentences along the first two directions that LSAR removes, grouped by family."""
     study = Study()
     for space, tatoeba in spaces.each_space(request, study):
         removed = components(spaces.by_language(space, tatoeba), space.lsar.basis_[:, :DIRECTIONS])
@@ -147,7 +143,6 @@ def similarities(means: Mapping[str, Float64], basis: Float64) -> pd.DataFrame:
 
 
 def _cosines(rows: Float64) -> Float64:
-    """Cosines of the first row with all others."""
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
     cosines: Float64 = unit[1:] @ unit[0]
     return cosines

@@ -112,10 +112,7 @@ Sides = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class MappingText:
-    """Pairs of English and other languages; ``read`` maps a canonical code to its texts and their English counterparts.
-
-    Where maps are fitted on the text, a part of it is held out.
-    """
+    """Pairs of English and other languages; ``read`` gives the texts of a code and the English ones."""
 
     name: str
     languages: frozenset[str]
@@ -144,11 +141,7 @@ def held_out(english: str) -> bool:
 
 
 def open_texts() -> tuple[list[MappingText], list[str]]:
-    """The available texts, those for fitting first, and a note on each missing text.
-
-    Raises:
-        DataError: Tatoeba's pairs, which the study is about, are missing.
-    """
+    """The available texts, those for fitting first, and a note on each missing text."""
     texts, notes = [_of_corpus("Tatoeba", corpora.load("tatoeba_pairs"), fitted_on=True)], []
     others: tuple[Callable[[], list[MappingText]], ...] = (
         lambda: [_of_corpus("newstest", newstest_pairs(), fitted_on=True)],

@@ -48,7 +48,6 @@ def measured(model: str, table: TaskScores) -> list[dict[str, object]]:
 
 
 def _directions(table: TaskScores) -> dict[str, set[str]]:
-    """Subsets by direction, without empty ones."""
     subsets, english = table.values().keys(), to_flores(ENGLISH)
     pairs = language_pairs(subsets)
     if pairs is None:

@@ -1,7 +1,5 @@
 """Searches in many languages on the untouched index of an English model, by a map that comes with xalign."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +17,7 @@ from xalign_models.paths import data_dir
 from xalign_models.portable.loading import load_map
 from xalign_models.ranking.ranks import normalise
 from xalign_tasks.lareqa.reader import Side, read_file
-from xalign_tasks.lareqa.sets import XQuADR
+from xalign_tasks.lareqa.task import XQuADR
 
 NAME = "map:multilingual-e5-small->all-MiniLM-L6-v2"
 TEXTS = 5_000

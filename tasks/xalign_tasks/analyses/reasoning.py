@@ -18,22 +18,12 @@ from xalign_tasks.reasoning.solvers import Solver
 
 
 def analyse_mgsm(request: Request) -> Findings:
-    """Share of problems whose answer ends with the right number, by language.
-
-    Raises:
-        ModelError: No model is named, or a model does not generate text.
-        DataError: There is no text.
-    """
+    """Share of problems whose answer ends with the right number, by language."""
     return _analyse(request, "MGSM", mgsm, Solver.solve, "lira-table-03.csv")
 
 
 def analyse_xcsqa(request: Request) -> Findings:
-    """Share of questions whose likeliest letter is the right one, by language.
-
-    Raises:
-        ModelError: No model is named, or a model does not generate text.
-        DataError: There is no text.
-    """
+    """Share of questions whose likeliest letter is the right one, by language."""
     return _analyse(request, "X-CSQA", xcsqa, Solver.choose, "lira-table-04.csv")
 
 

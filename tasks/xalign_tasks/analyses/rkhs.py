@@ -27,12 +27,7 @@ POLICIES = {"with special tokens": True, "without special tokens": False}
 
 
 def analyse(request: Request) -> Findings:
-    """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths.
-
-    Raises:
-        ModelError: No model is named, or a model has no input embeddings.
-        DataError: There is no text.
-    """
+    """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths."""
     sentences = load_sentences(request, ROWS)
     study = sentences.study()
     for name in request.named():

@@ -26,12 +26,7 @@ LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-La
 
 
 def analyse(request: Request) -> Findings:
-    """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF.
-
-    Raises:
-        ModelError: No model is named, or a model is not a LiRA.
-        DataError: There is no text.
-    """
+    """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF."""
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS

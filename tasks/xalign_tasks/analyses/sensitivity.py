@@ -34,11 +34,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def analyse(request: Request) -> Findings:
-    """P@1 on FLORES-200 with English, as each model is registered and under each variation; which models change places.
-
-    Raises:
-        XAlignError: A model or the text is unavailable.
-    """
+    """P@1 on FLORES-200 with English, for each model as registered and under each variation."""
     texts, data = flores(request, LANGUAGES, ROWS)
     study = Study(data)
     for name in request.named():
@@ -64,10 +60,7 @@ def analyse(request: Request) -> Findings:
 
 
 def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size: int | None = None) -> pd.Series:
-    """P@1 with English, in %, the mean of both directions, by language.
-
-    ``batch_size`` texts, by default all of a language, are encoded together.
-    """
+    """P@1 with English, in %, the mean of both directions, by language."""
 
     def vectors(language: str) -> np.ndarray:
         sentences = texts[language]

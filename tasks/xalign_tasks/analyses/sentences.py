@@ -65,11 +65,7 @@ def sts22_sentences() -> Sentences:
 
 
 def sts17_sentences() -> Sentences:
-    """The first sentences of STS17, from XALIGN_DATA.
-
-    Raises:
-        DataError: The text is missing.
-    """
+    """The first sentences of STS17, from XALIGN_DATA."""
     task = STS17CrossLingual()
     task.local_corpus()
     return _first_sentences("STS17 sentence1", task)

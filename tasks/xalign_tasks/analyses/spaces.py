@@ -69,12 +69,7 @@ def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
 
 
 def open_space(request: Request, name: str) -> Space:
-    """The space of a model; LSAR is fitted now unless an earlier fit is in the cache.
-
-    Raises:
-        ModelError: See :func:`lsar_spec`.
-        XAlignError: Weights or fit text are missing.
-    """
+    """The space of a model; LSAR is fitted now unless an earlier fit is in the cache."""
     backbone, alignment = lsar_spec(name)
     raw = raw_encoder(backbone, pick_device(request.device), request.store)
     lsar = Recipe(ModelSpec(backbone, alignment), raw).fitted
@@ -105,8 +100,6 @@ class Tatoeba:
     def within(self, languages: Collection[str], source: str) -> tuple[Tatoeba, list[str]]:
         """The test restricted to ``languages``, and a note on the languages left out.
 
-        ``source`` begins the error: its subject and verb, such as "the fit text has".
-
         Raises:
             LanguageError: No language is left, or ``languages`` lacks English.
         """
@@ -136,8 +129,6 @@ def open_tatoeba(request: Request) -> Tatoeba:
 
 def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> Iterator[tuple[Space, Tatoeba]]:
     """The space of each requested model with the test text; notes on them and the text's revision go to the study.
-
-    With ``fitted_only``, languages that LSAR was not fitted on are left out.
 
     Raises:
         LanguageError: No language is left.

@@ -108,7 +108,6 @@ def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
-    """Rows of queries, corpus and qrels."""
     if (folder / _STAND_IN[0]).is_file():
         return _stand_in(folder)
     return _lines(folder / "queries.jsonl"), _lines(folder / "corpus.jsonl"), _lines(folder / f"qrels/{split}.jsonl")

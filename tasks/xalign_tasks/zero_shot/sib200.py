@@ -8,7 +8,7 @@ from xalign_models.errors import DataError
 from xalign_models.languages import from_flores, to_flores
 from xalign_models.paths import data_dir
 from xalign_tasks.base import task_metadata
-from xalign_tasks.flores import LANGUAGES
+from xalign_tasks.parallel import FLORES_LANGUAGES
 from xalign_tasks.zero_shot.task import Labelled, ZeroShotTask
 
 DEVTEST = 997
@@ -22,9 +22,9 @@ class SIB200ZeroShot(ZeroShotTask):
     part), ``devtest/<code>.devtest`` and ``sib_labels.tsv`` (index_id, split, category).
     """
 
-    configs: ClassVar[dict[str, str]] = {code: to_flores(code) for code in LANGUAGES}
+    configs: ClassVar[dict[str, str]] = {code: to_flores(code) for code in FLORES_LANGUAGES}
     label_column = "category"
-    metadata = task_metadata("SIB200ZeroShot", LANGUAGES)
+    metadata = task_metadata("SIB200ZeroShot", FLORES_LANGUAGES)
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """SIB-200's dev rows, FLORES-200's devtest and the labels, in every language that has both parts."""

@@ -81,11 +81,7 @@ class ZeroShotTask(FilesTask):
         return Corpus(name, "files", (name,), tuple(self.configs), rows, str)
 
     def hub_part(self, language: str, part: str, missing: DataError) -> Labelled:
-        """The labelled texts of a part on the hub.
-
-        Raises:
-            DataError: The hub is unavailable; ``missing`` says what XALIGN_DATA lacks.
-        """
+        """The labelled texts of a part on the hub."""
         table = self.hub_rows(self.configs[language], part, missing)
         return list(table["text"]), list(map(str, table[self.label_column]))
 

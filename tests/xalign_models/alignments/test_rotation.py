@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xalign_models.alignments import orthogonality
-from xalign_models.alignments.rotation import determined_map, explained
+from xalign_models.alignments.orthogonality import determined_map, explained
 
 
 def spaces(n=900, d=24, shear=0.0, noise=0.0, of_y=0.0, shuffle=0.0, layer_norm=False, seed=0):

@@ -14,9 +14,9 @@ import torch
 from transformers import AutoTokenizer
 
 from xalign_models.backbones import loading
+from xalign_models.backbones.inputs import ENGLISH, SLOT, TEMPLATES, prompted
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models.building import build, load, load_encoder

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import xalign_models
 from xalign_models.alignments import METHODS
+from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.router import sides_of
-from xalign_models.backbones.templates import with_side
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.names import find_spec, namespace

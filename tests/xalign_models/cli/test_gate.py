@@ -68,7 +68,7 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
     [
         (("-m", "nope"), ("model 'nope'; there are results of",)),
         (("-t", "T,Floors"), ("task 'Floors'; there are results of T, U",)),
-        (("--tolerance", "-1"), ("--tolerance", "default", "greater than or equal to 0", "not -1")),
+        (("--tolerance", "-1"), ("--tolerance", "default", "at least 0 is needed", "not -1")),
         (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
         (("--tolerance", "T=much"), ("--tolerance: T", "a number is needed", "not 'much'")),
         (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are results of T, U",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_models.generation.translators.cleaning import clean, looks_english, unwrap
+from xalign_models.generation.translators.base import clean, looks_english, unwrap
 
 GOOD = "The ferry leaves at six, and we are late."
 SOURCE = "Die Fähre geht um sechs, und wir sind spät dran."

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xalign_models.backbones.endpoints import spending
+from xalign_models.backbones.endpoints import settings
 from xalign_models.errors import ModelError
 from xalign_models.generation.critics import Critic, Judged, Scores
 from xalign_models.generation.served import short_name
@@ -66,8 +66,8 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(spending, "METER", spending.Meter())
-    monkeypatch.setattr("xalign_models.generation.served.METER", spending.Meter())
+    monkeypatch.setattr(settings, "METER", settings.Meter())
+    monkeypatch.setattr("xalign_models.generation.served.METER", settings.Meter())
     made = Server()
     yield made
     made.http.shutdown()

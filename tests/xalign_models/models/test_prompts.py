@@ -15,8 +15,8 @@ import xalign_models
 from xalign_models import alignments
 from xalign_models.alignments.groups import group, of_prompt
 from xalign_models.alignments.module import Aligned
+from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.loading import prompt_in, text_prompts
-from xalign_models.backbones.templates import with_side
 from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.maps import load_maps

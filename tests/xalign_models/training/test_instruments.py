@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from xalign_models.training.instruments import Retrieval, set_aside
+from xalign_models.training.objective import Retrieval, set_aside
 
 
 class Planted(torch.nn.Module):

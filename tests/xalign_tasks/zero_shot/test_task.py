@@ -18,10 +18,9 @@ from xalign_models.evaluation.run import run_one
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 from xalign_tasks.zero_shot import AmazonReviewsZeroShot, AmazonStarsZeroShot, SIB200ZeroShot, TweetSentimentZeroShot
-from xalign_tasks.zero_shot.reviews import PER_STAR
+from xalign_tasks.zero_shot.reviews import LANGUAGES, PER_STAR
 from xalign_tasks.zero_shot.sib200 import DEVTEST
 from xalign_tasks.zero_shot.task import STRENGTHS, TEST, TRAIN, classifier
-from xalign_tasks.zero_shot.tweets import LANGUAGES
 
 TURN = {
     one: np.linalg.qr(np.random.default_rng(seed).standard_normal((16, 16))).Q

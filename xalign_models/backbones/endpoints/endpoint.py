@@ -19,10 +19,10 @@ from torch import nn
 
 from xalign_models.backbones.endpoints import probe
 from xalign_models.backbones.endpoints.settings import METER, Settings, checked_url, estimated_tokens
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.streamed import Streamed
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
 
@@ -138,8 +138,6 @@ class Endpoint(Source):
     def vectors(self, texts: Sequence[str], request: str) -> tuple[npt.NDArray[np.float32], int | None]:
         """Vectors (n, d) of the texts of one request, and the server's token count.
 
-        The request ends with one text of the probe, in turn, so that a model that was replaced meanwhile is noticed.
-
         Raises:
             ModelError: The server does not answer, or not with n finite vectors of the model's dimension; or its model
                 has changed.
@@ -157,8 +155,6 @@ class Endpoint(Source):
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Yield batches and their vectors as answers arrive, with several requests at a time.
-
-        After a failure nothing more is sent. Answers to earlier requests are still yielded, so that they are stored.
 
         Raises:
             ModelError: A request failed, or the budget is spent.

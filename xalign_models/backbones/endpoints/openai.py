@@ -1,6 +1,7 @@
 """OpenAI's embeddings protocol, which vLLM, infinity, Ollama, TEI and most vendors implement."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint
 from xalign_models.errors import ModelError
@@ -24,7 +25,11 @@ class OpenAIEndpoint(Endpoint):
         rows = {item.get("index"): item.get("embedding") for item in data if type(item.get("index")) is int}
         if missing := [i for i in range(len(texts)) if i not in rows]:
             raise ModelError(f"{self.model}: {request} failed: the answer has no index {missing[0]}.")
-        usage = answer.get("usage")
-        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-        tokens = tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None
-        return Answer([rows[i] for i in range(len(texts))], tokens, str(answer.get("model") or ""))
+        return Answer([rows[i] for i in range(len(texts))], tokens_of(answer), str(answer.get("model") or ""))
+
+
+def tokens_of(answer: Any) -> int | None:
+    """The server's count of tokens in an answer; None if it gives none."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None

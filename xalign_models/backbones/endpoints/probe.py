@@ -1,7 +1,6 @@
 """Identity of a served model: its vectors of a few fixed texts, which reveal a change behind an unchanged name.
 
-The first answers are kept in the cache. Batching and other processors change the last digits of later answers. A larger
-difference means another model, whose vectors must not be mixed with the stored ones.
+The first answers are kept in the cache; later ones may differ from them in the last digits only.
 """
 
 import datetime

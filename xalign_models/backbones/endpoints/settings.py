@@ -200,8 +200,6 @@ class Meter:
     def announce_run(self, texts: int, tokens: int, settings: Settings, uncounted: Sequence[str] = ()) -> None:
         """Log an estimate of a whole run, from the distinct texts that the store lacks and their estimated tokens.
 
-        ``uncounted`` names the models and tasks that the estimate omits.
-
         Raises:
             ModelError: The run would exceed the budget.
         """

@@ -1,7 +1,6 @@
 """Translators into English: language models, translation models, references and files, with journals."""
 
-from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
-from xalign_models.generation.translators.cleaning import Cleaned, clean
+from xalign_models.generation.translators.base import Cleaned, Kind, Translator, TranslatorSpec, clean
 from xalign_models.generation.translators.running import Translations, make_translator, translate_all
 
 __all__ = [

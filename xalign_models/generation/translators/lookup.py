@@ -84,10 +84,7 @@ class ReferenceTranslator(Translator):
 
 
 class CorruptedTranslator(ReferenceTranslator):
-    """References with missing words, with shuffled words, or of another text; the fault depends on the text.
-
-    Meta text is not among the faults, as the cleaning removes it.
-    """
+    """References with missing words, with shuffled words, or of another text; the fault depends on the text."""
 
     def _table(self, language: str) -> dict[str, str]:
         if language not in self._tables:
@@ -140,7 +137,6 @@ class FileTranslator(Translator):
 
 
 def _translation(record: dict[str, Any]) -> tuple[tuple[str | None, str], str]:
-    """Language and text of a line, and its translation."""
     text, translation, language = record["text"], record["translation"], record.get("lang")
     if not (isinstance(text, str) and isinstance(translation, str) and isinstance(language, str | None)):
         raise TypeError("a field is not a string")

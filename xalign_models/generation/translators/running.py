@@ -12,8 +12,7 @@ from typing import Any
 from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.journal import Journal, batched, default_folder
 from xalign_models.generation.served import raise_first
-from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
-from xalign_models.generation.translators.cleaning import Cleaned, clean
+from xalign_models.generation.translators.base import Cleaned, Kind, Translator, TranslatorSpec, clean
 from xalign_models.generation.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
 from xalign_models.generation.translators.models import CausalTranslator, Seq2SeqTranslator
 from xalign_models.languages import LanguageText
@@ -146,9 +145,6 @@ def translate_all(
     texts: Iterable[LanguageText], translators: Sequence[Translations], total: int | None = None
 ) -> dict[str, Summary]:
     """Translate texts with each translator, one after the other; texts in the journals are skipped.
-
-    A translator's weights are released before the next one's are loaded. With a single translator the texts may be a
-    stream: memory then grows by 24 bytes per translated text.
 
     Returns:
         Counts of the texts by outcome, for each translator.

@@ -21,7 +21,7 @@ from xalign_models.models import building
 from xalign_models.specs import Dtype, ModelSpec
 from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.instruments import MEASURED, Retrieval
+from xalign_models.training.objective import MEASURED, Retrieval
 from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
@@ -30,9 +30,6 @@ from xalign_models.training.trainer import Trainer, arguments
 
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
     """(anchor, positive) for each language: pivot to language, then language to pivot, over the first rows.
-
-    Arabic and Spanish give EN-AR, AR-EN, EN-ES and ES-EN, ``4 * samples`` pairs. Both directions are used, so that
-    every language occurs among the negatives. Rows with an empty side are skipped.
 
     Raises:
         DataError: The corpus has no translations, or too few rows.
@@ -81,8 +78,6 @@ CHECKPOINT_STEPS = 5
 
 def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Train LoRA weights on a backbone and write the model as a sentence-transformers directory.
-
-    The same call resumes an interrupted training, see :func:`~xalign_models.training.session.train_once`.
 
     Returns:
         The spec of the trained model.

@@ -56,10 +56,7 @@ class Actor(nn.Module):
 
 
 def features(scores: Tensor, similarity: Tensor) -> Tensor:
-    """Eq. 6: ``[s, e, p, sim]`` (b, K, 4) of scores (b, K, 3) and cosines (b, K), without a gradient.
-
-    A gradient would train the encoder through the actor's inputs instead of through the anchor loss.
-    """
+    """Eq. 6: ``[s, e, p, sim]`` (b, K, 4) of scores (b, K, 3) and cosines (b, K), without a gradient."""
     return torch.cat([exact(scores) * SCALE, exact(similarity)[..., None]], dim=-1).detach()
 
 

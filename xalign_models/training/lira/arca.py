@@ -54,9 +54,6 @@ class Examples(NamedTuple):
 class Arca(Objective):
     """The objective of stage 1; a row of the training set is the position of an example.
 
-    The encoder, adaptor and actor of the model, which is on its device, are trained in place. The texts of held-out
-    examples occur in no training example.
-
     Raises:
         ModelError: No example has a translation.
     """
@@ -92,7 +89,6 @@ class Arca(Objective):
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
-        """Fit the network's centre on translations of the training texts."""
         candidates, device = self.examples.candidates, self.module.network.device
         texts = [text for row in candidates.texts for text in row]
         usable = list(compress(texts, candidates.mask.flatten().tolist()))
@@ -106,10 +102,7 @@ class Arca(Objective):
         return self.module.features_of(batch.texts, batch.candidates)
 
     def loss(self, features: dict[str, Any]) -> Tensor:
-        """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate.
-
-        The texts of all processes form one batch, and every process makes the same draws for all of them.
-        """
+        """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate."""
         text, candidates, scores, mask = unpack(features)
         choice = self.module.network.choose(text, candidates, scores, mask)
         log_probabilities, similarity = gathered(choice.log_probabilities), gathered(choice.similarity)
@@ -141,7 +134,6 @@ class Arca(Objective):
         return pool(choice.multilingual), pool(choice.english[rows, action])
 
     def _measured_rows(self) -> Iterator[list[int]]:
-        """Positions of the held-out texts, in batches."""
         return map(list, batched(range(len(self.held_out.texts)), self.config.batch_size))
 
     @torch.no_grad()

@@ -78,8 +78,6 @@ class Split:
     ) -> Iterator[list[tuple[TaggedText, TaggedText]]]:
         """(foreign, English) texts of a corpus' first rows, for each language; records the corpus as a source.
 
-        Rows with an empty side are kept, so that all languages hold out the same rows.
-
         Raises:
             DataError: The corpus is missing, or has none of the languages.
         """
@@ -110,8 +108,6 @@ class Split:
     def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
         """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
 
-        All other rows would be translated and never seen.
-
         Raises:
             DataError: There are sources, and no row to train on.
         """
@@ -136,11 +132,7 @@ class Split:
 
 
 def foreign_texts(config: ArcaConfig) -> Split:
-    """Texts of parallel corpora in all languages except English; every language holds out the same last rows.
-
-    Raises:
-        DataError: A corpus is missing, or has none of the languages.
-    """
+    """Texts of parallel corpora in all languages except English; every language holds out the same last rows."""
     split = Split()
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
@@ -208,7 +200,6 @@ def _rated(record: dict[str, Any]) -> Rated:
 
 
 def _is_full(row: Any) -> bool:
-    """Whether no text of a row is empty."""
     texts = [row] if isinstance(row, TaggedText) else [part for part in row if isinstance(part, TaggedText)]
     return all(text.text.strip() for text in texts)
 
@@ -283,11 +274,7 @@ def _text(record: dict[str, Any]) -> LanguageText:
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
-    """The texts of a corpus in the chosen languages except English; all languages if none are chosen.
-
-    Raises:
-        DataError: The corpus is missing.
-    """
+    """The texts of a corpus in the chosen languages except English; all languages if none are chosen."""
     corpus = corpora.load(name)
     for language in corpus.languages:
         if language != ENGLISH and (not languages or language in languages):
@@ -295,11 +282,7 @@ def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Ite
 
 
 def training_texts(config: LiraConfig) -> list[LanguageText]:
-    """The texts that both stages of a training translate.
-
-    Raises:
-        DataError: A source is missing.
-    """
+    """The texts that both stages of a training translate."""
     stages = foreign_texts(config.arca), rated(config.lasr), searches(config.lasr)
     texts, pairs, queries = ([*split.train, *split.held_out] for split in stages)
     texts += [text for row in pairs for text in (row.first, row.second)]

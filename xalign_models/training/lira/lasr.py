@@ -55,11 +55,7 @@ class Streams:
 
 
 class Lasr(Objective):
-    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus the position of a query.
-
-    The rows of all processes form one batch, and all processes keep the same histories. The fusion of the model after
-    stage 1, which is on its device, is trained in place on pairs with scores and on queries with documents.
-    """
+    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus that of a query."""
 
     def __init__(self, module: LiRA, ranking: Split, retrieval: Split, config: LasrConfig) -> None:
         super().__init__()

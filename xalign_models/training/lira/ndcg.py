@@ -101,11 +101,7 @@ def soft_ndcg(
 def safe_weights(
     scores: Tensor, relevance: Tensor, mask: Tensor, config: RetrievalConfig, threshold: float
 ) -> tuple[Tensor, Tensor]:
-    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n), for inputs (b, n).
-
-    A gradient of the weights would pull near duplicates up instead of pushing them down. Without ``threshold``, the
-    minimum score of a near negative, a query whose positive ranks last would have only near negatives, and no loss.
-    """
+    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n), for inputs (b, n)."""
     with torch.no_grad():
         scores, positive = exact(scores), (relevance > 0) & mask
         best = scores.masked_fill(~positive, -torch.inf).amax(dim=-1, keepdim=True)

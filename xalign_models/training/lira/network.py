@@ -228,7 +228,6 @@ class Network(nn.Module):
 
     @contextmanager
     def _untuned(self) -> Iterator[None]:
-        """Without LoRA on the English transformer."""
         if self.lora:
             self.english.model.disable_adapters()
         try:

@@ -49,10 +49,7 @@ class CorrStep(NamedTuple):
 
 
 def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
-    """The loss of a batch, cosines and gold scores (n,) each, with its history, which the batch joins.
-
-    With too few pairs, the loss is a zero with zero gradients, so that a distributed step has its graph.
-    """
+    """The loss of a batch, cosines and gold scores (n,) each, with its history, which the batch joins."""
     joined, labels = queue.join(predictions, gold)
     queue.push(predictions, gold)
     constant = bool((joined.detach() == joined.detach()[0]).all()) if len(joined) else True

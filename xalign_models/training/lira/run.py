@@ -49,9 +49,6 @@ def plan(config: LiraConfig, texts: int) -> list[Row]:
     Args:
         config: The configuration.
         texts: Number of distinct texts to translate; each has :data:`TOKENS` tokens.
-
-    Raises:
-        AssetError: A checkpoint is unavailable.
     """
     design, arca, lasr, rows = config.design, config.arca, config.lasr, list[Row]()
     for spec in map(TranslatorSpec.parse, design.translators):
@@ -302,10 +299,7 @@ def _model(module: LiRA) -> SentenceTransformer:
 
 
 def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
-    """The module's own candidates and those of the training text alone.
-
-    A single process makes missing translations; several processes would each make all of them.
-    """
+    """The module's own candidates and those of the training text alone."""
     source, device = module.source, str(module.network.device)
     additional = [Translations(make_translator(name, device)) for name in extra]
     return CandidateSource((*source.translations, *additional), source.scores, online=process_count() == 1)

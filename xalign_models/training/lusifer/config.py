@@ -1,8 +1,10 @@
 """Configuration of a LUSIFER model and its two stages."""
 
 import dataclasses
+import tomllib
 from collections.abc import Mapping
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,6 +16,37 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, Dtype
 from xalign_models.training.config import Scheduler, TrainingDtype
 from xalign_models.training.lusifer.data.mining import Miner
+
+
+def query_prompt(instruction: str) -> str:
+    r"""``{instruction}.\n``, with one full stop; nothing without an instruction."""
+    return f"{instruction.rstrip().rstrip('.')}.\n" if instruction.strip() else ""
+
+
+def passage_prompt(instruction: str) -> str:
+    r"""``{instruction}. Candidate:\n``; nothing without an instruction."""
+    return f"{instruction.rstrip().rstrip('.')}. Candidate:\n" if instruction.strip() else ""
+
+
+_SIMILAR = "Retrieve semantically similar text."
+_QUESTION = "Given a question, retrieve passages that answer the question."
+_INSTRUCTIONS: dict[str, list[str]] = tomllib.loads(
+    files(__package__).joinpath("instructions.toml").read_text(encoding="utf-8")
+)
+"""The authors' instructions -> mteb's task types, and tasks whose instruction differs from that of their type."""
+
+RELEASED = {
+    "default": f"{_SIMILAR}.\n",
+    "query": f"{_QUESTION}.\n",
+    "document": f"{_QUESTION}. Candidate:\n",
+    **{name: f"{instruction}.\n" for instruction, names in _INSTRUCTIONS.items() for name in names},
+}
+"""Prompts of the authors' own evaluation, by task name, task type, ``query`` / ``document`` or ``default``.
+
+As in the authors' training, a full stop follows even an instruction that ends in one. Nine English retrieval and
+reranking tasks, such as FEVER, have an instruction of their own there; here they have the one for questions.
+"""
+
 
 PartName = Literal["encoder", "connector", "llm", "projection"]
 """Trainable parts: LoRA on the encoder and the language model, all weights of the others."""
@@ -33,7 +66,7 @@ class DataConfig:
         samples: Number of random rows; None for all.
         task: Stage 1: ``reconstruction`` of all texts, or ``completion`` of a query by its passage.
         instruction: Stage 2: the instruction before each text, see
-            :mod:`xalign_models.training.lusifer.instructions`.
+            :mod:`xalign_models.training.lusifer.config`.
     """
 
     source: str

@@ -1,8 +1,6 @@
 r"""Maps the encoder's states to inputs of the language model, in place of token embeddings.
 
-``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, without norm and residual, followed by one trainable token t: with an encoder of
-width :math:`d_e` and a language model of width :math:`d_t` it has
-:math:`d_e^2 + d_e + d_e d_t + d_t + d_t` parameters.
+``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, followed by one trainable token t: ``d_e^2 + d_e + d_e d_t + 2 d_t`` parameters.
 """
 
 from collections.abc import Sequence

@@ -34,9 +34,6 @@ class Lusifer(InputModule):
     token right after the last real one. Each position sees all others. The outputs are
     ``features["token_embeddings"]`` (b, n + 1, d_t) and their ``attention_mask``, for a mean over all real positions.
 
-    Padding is skipped: a text's vectors do not depend on its batch or on the tokenizer's padding side. Frozen parts
-    stay in evaluation mode while the others train.
-
     The import path is part of the file format: do not move the class. A saved module has the weights of connector and
     LoRA and the identity of the two checkpoints, whose own weights never change.
 
@@ -105,10 +102,7 @@ class Lusifer(InputModule):
         return self
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """``features["token_embeddings"]`` (b, n + 1, d_t) and their mask.
-
-        A training batch holds texts of all lengths; those of similar length go through the model together.
-        """
+        """``features["token_embeddings"]`` (b, n + 1, d_t) and their mask."""
         mask = features["attention_mask"]
         lengths = mask.sum(dim=1) + self.connector.tokens
         real = torch.arange(int(lengths.max()), device=mask.device)[None] < lengths[:, None]

@@ -18,11 +18,7 @@ Base = Mapping[str, str | None]
 
 
 def base_of(model: str, revision: str | None, dtype: str) -> dict[str, str | None]:
-    """Identity of a checkpoint.
-
-    Raises:
-        AssetError: The checkpoint is unavailable.
-    """
+    """Identity of a checkpoint."""
     resolved = assets.resolve(model, revision)
     return {"model": model, "revision": resolved.revision, "fingerprint": resolved.fingerprint, "dtype": dtype}
 
@@ -69,8 +65,6 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
 
 def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
     """The language model's tokenizer, and the ids of its begin and end token.
-
-    If the tokenizer lacks one, as Qwen's lacks a begin token, the model's configuration may name it.
 
     Raises:
         AssetError: The checkpoint is unavailable.

@@ -29,8 +29,8 @@ from xalign_models.errors import ModelError
 from xalign_models.files import TensorHeader, is_number, read_json, safetensors_header
 from xalign_models.specs import BackboneSpec, digest
 from xalign_models.training.borrowed import BareTransformer
+from xalign_models.training.lusifer.config import RELEASED
 from xalign_models.training.lusifer.connector import Connector
-from xalign_models.training.lusifer.instructions import RELEASED
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 
 MAX_TOKENS = 512
@@ -79,12 +79,7 @@ class ReleasedLusifer(Source):
         return Path(self._place).name if Path(self._place).is_absolute() else self._place
 
     def fingerprint(self) -> str:
-        """Digest of the content or commits of the release and the two base checkpoints.
-
-        Raises:
-            AssetError: One of them is unavailable.
-            ModelError: The configuration is missing or unsupported.
-        """
+        """Digest of the content or commits of the release and the two base checkpoints."""
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
         self._opened = release, {part: assets.resolve(Claim(settings[f"{part}_name_or_path"])) for part in _KINDS}

@@ -128,10 +128,7 @@ def plan(config: LusiferConfig, number: int) -> Row:
 
 
 def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:
-    """Write the untrained model, the baseline of both stages, and return its spec and its directory.
-
-    A connector is fitted by least squares on the text of the first stage.
-    """
+    """Write the untrained model, the baseline of both stages, and return its spec and its directory."""
     number = min(number for number, stage in config.stages.items() if stage)
     label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
     backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)

@@ -112,7 +112,6 @@ class StageOne(Objective):
         return {"held_out_loss": own_cost, "gain": other - own_cost}
 
     def _cost(self, rows: Sequence[Mapping[str, Any]], size: int = 16) -> float:
-        """Mean cost of a target token, in nats."""
         device, total, count = self.lusifer.connector.token.device, 0.0, 0
         for batch in batched(rows, size):
             features = batch_to_device(self.collate(batch), device)

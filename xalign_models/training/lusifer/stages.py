@@ -15,16 +15,14 @@ from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import copy_lora
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
-from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
 from xalign_models.training.lusifer.build import bases_of, parts_of
-from xalign_models.training.lusifer.config import LusiferConfig
+from xalign_models.training.lusifer.config import LusiferConfig, passage_prompt, query_prompt
 from xalign_models.training.lusifer.data.base import TrainingRow
 from xalign_models.training.lusifer.data.mining import mine
 from xalign_models.training.lusifer.data.sources import evaluation_text, rows_of, source
-from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
-from xalign_models.training.objective import DistillationLoss, contrastive_loss
+from xalign_models.training.objective import MEASURED, DistillationLoss, Retrieval, contrastive_loss, set_aside
 from xalign_models.training.processes import process_count
 from xalign_models.training.session import InOrder
 from xalign_models.training.trainer import Trainer, arguments
@@ -86,9 +84,6 @@ def fit_one(
     device: str,
 ) -> list[dict[str, Any]]:
     """Train stage 1 in place, with checkpoints in ``folder``, and return the log.
-
-    The model's connector, and the encoder's LoRA if it is trained, have gradients; the writer is the language model
-    with its head.
 
     Raises:
         ModelError: A tokenizer lacks a token, the loss is not finite, or a checkpoint cannot be written.

@@ -14,7 +14,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainingArguments
 
 from xalign_models import corpora
-from xalign_models.backbones.templates import TEMPLATES
+from xalign_models.backbones.inputs import TEMPLATES
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build
 from xalign_models.training import records

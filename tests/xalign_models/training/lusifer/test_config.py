@@ -8,9 +8,8 @@ import pytest
 
 from xalign_models.configuration import shipped
 from xalign_models.errors import ModelError
-from xalign_models.training.lusifer.config import load_config
+from xalign_models.training.lusifer.config import load_config, passage_prompt, query_prompt
 from xalign_models.training.lusifer.data.sources import SOURCES
-from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 
 ABLATIONS = ("alignment-only", "connector-only", "finetuning-only", "frozen-encoder")
 

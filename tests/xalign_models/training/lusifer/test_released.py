@@ -22,7 +22,7 @@ from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.training.lusifer import released
-from xalign_models.training.lusifer.instructions import RELEASED
+from xalign_models.training.lusifer.config import RELEASED
 
 WORDS = [f"w{i}" for i in range(60)]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]

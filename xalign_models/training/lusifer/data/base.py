@@ -161,14 +161,12 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
 
 
 def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int | None, seed: int) -> list[TrainingRow]:
-    """Rows of a table with a column for each side."""
     table = _table(path, config, "train")
     chosen = table.select(draw(range(len(table)), limit, seed))
     return list(zip(*(chosen[name] for name in names), strict=True))
 
 
 def _wikitext(limit: int | None, seed: int) -> list[TrainingRow]:
-    """Paragraphs, without headings."""
     table = _table("Salesforce/wikitext", "wikitext-103-raw-v1", "train")
     lines = (line.strip() for line in table["text"])
     return draw([(line,) for line in lines if line and not line.startswith("=")], limit, seed)
@@ -196,7 +194,6 @@ def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> 
 
 
 def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
-    """Title and text of the wanted rows, by id."""
     ids = set(wanted_ids)
     rows = table.select([i for i, id_ in enumerate(table["_id"]) if id_ in ids])
     return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}

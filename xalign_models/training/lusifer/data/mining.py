@@ -44,10 +44,7 @@ class Miner:
 
 
 class _Encoder:
-    """Adapts an encoder to sentence-transformers' miner, with the prompts of queries and documents.
-
-    The vectors have length 1, so that inner products are cosines.
-    """
+    """Adapts an encoder to sentence-transformers' miner, with the prompts of queries and documents."""
 
     def __init__(self, encoder: XAlignEncoder) -> None:
         self.encoder = encoder

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
-
-from xalign_models.errors import DataError, ModelError
-from xalign_models.training.lusifer.data.base import HUB, LOCAL, TrainingRow, TrainingSource, draw
-
-if TYPE_CHECKING:
-    from xalign_models.training.lusifer.config import DataConfig
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, read_lines
+from xalign_models.errors import DataError, ModelError
 from xalign_models.files import read_json
 from xalign_models.paths import data_dir
+from xalign_models.training.lusifer.data.base import HUB, LOCAL, TrainingRow, TrainingSource, draw
+
+if TYPE_CHECKING:
+    from xalign_models.training.lusifer.config import DataConfig
+
+logger = logging.getLogger(__name__)
 
 SHORTEST = 30
 """Minimum number of letters of a text to count as contained in an evaluation passage."""
@@ -102,8 +103,6 @@ def _pairs(path: Path, first: int, second: int) -> list[tuple[str, str]]:
     rows = [line.split("\t") for line in read_lines(path)]
     return [(row[first], row[second]) for row in rows if len(row) > second]
 
-
-logger = logging.getLogger(__name__)
 
 SOURCES = {source.name: source for source in (*LOCAL, *HUB)}
 """Training sets by name."""

@@ -1,0 +1,51 @@
+"""``xalign serve``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from xalign_models.cli.common import Device, say
+from xalign_models.errors import ModelError
+
+TOKEN = "XALIGN_SERVE_TOKEN"
+"""Variable with the bearer token of requests; a command line would show it to other users."""
+
+
+def serve(
+    model: Annotated[str, Argument(help="Name, directory, hub id, openai:MODEL@URL, or ready map.")],
+    host: Annotated[str, Option(help="Address to listen on; others than this machine need a token.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 is any free one.")] = 8080,
+    name: Annotated[str | None, Option(help="Name of the model in requests; by default its own.")] = None,
+    thresholds: Annotated[Path | None, Option(help="File of Thresholds, for /v1/scores.")] = None,
+    device: Device = None,
+) -> None:
+    """Serve a model by OpenAI's embeddings protocol.
+
+    XALIGN_SERVE_TOKEN is the bearer token of requests.
+    """
+    import uvicorn
+
+    token = os.environ.get(TOKEN, "").strip() or None
+    if token is None and not _is_loopback(host):
+        raise ModelError(f"--host {host} lets other machines in; set {TOKEN} to a secret that requests must have.")
+    from xalign_models.models.building import load
+    from xalign_models.serving.app import Server
+    from xalign_models.thresholds import Thresholds
+
+    loaded = load(model, device=device)
+    table = Thresholds.load(thresholds) if thresholds else None
+    server = Server(loaded, name or Path(model).name, token, table)
+    say(f"{server.name}: http://{host}:{port}/v1")
+    uvicorn.run(server.app(), host=host, port=port, log_level="warning", access_log=False, server_header=False)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
