@@ -67,6 +67,7 @@ def test_a_sample_of_the_stores_vectors_is_made_again(result, workdir, monkeypat
 def test_what_is_fitted_is_told_and_can_be_made_anew(workdir, tiny_model, write_text, monkeypatch):
     register_with_mteb()
     monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
+    monkeypatch.setenv("XALIGN_SCORE_FITTED", "1")
     spec = ModelSpec(find_spec(str(tiny_model)).backbone, AlignmentSpec("centered", "centered", (), ("own",)))
     with EmbeddingStore(workdir / "other", max_bytes=2**24) as store:
         encoder = load_encoder(spec, device="cpu", store=store)
