@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+import typer.core
 import typer.main
 from typer import Option
 
@@ -35,7 +36,32 @@ from xalign_models.cli.verify import audit, reproduce, verify
 from xalign_models.errors import XAlignError, one_line, plain
 from xalign_models.plugins import add_plugin
 
+GROUPS = {
+    "Try": ("try", "recommend", "choose"),
+    "Score": ("run", "leaderboard", "analyse", "audit", "reproduce", "verify"),
+    "Fit": ("fit", "train", "translate"),
+    "Deploy": ("apply", "export", "serve", "parity"),
+    "Index": ("index",),
+    "Guard": ("gate",),
+    "Publish": ("publish", "submit"),
+    "List": ("models", "tasks", "corpora"),
+    "Maintain": ("assets", "store", "atlas", "import", "mteb"),
+}
+"""Commands by what people do, in the order of the help."""
+
+
+class Commands(typer.core.TyperGroup):
+    """The application, whose help lists the commands by :data:`GROUPS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group of commands."""
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(1000)) for name in names])
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Fit, score and compare cross-lingually aligned text embeddings.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -43,23 +69,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _command: Callable[..., None]
+for _command in (
+    analyse, apply, audit, choose, corpora, export, leaderboard, models, parity, publish, recommend, reproduce, run,
+    serve, submit, tasks, translate, verify,
+):  # fmt: skip
+    app.command()(_command)
 app.command("try")(try_)
-for _command in (models, tasks, corpora):
-    app.command()(_command)
 app.command(cls=FitCommand)(fit)
-for _command in (recommend, run, leaderboard, translate, analyse, choose, publish, submit):
-    app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
-for _command in (verify, reproduce, audit, apply, export, serve, parity):
-    app.command()(_command)
-app.add_typer(gate_group, name="gate")
-app.add_typer(assets_group, name="assets")
-app.add_typer(store_group, name="store")
-app.add_typer(train_group, name="train")
-app.add_typer(import_group, name="import")
-app.add_typer(index_group, name="index")
-app.add_typer(atlas_group, name="atlas")
+for _name, _group in {
+    "assets": assets_group, "atlas": atlas_group, "gate": gate_group, "import": import_group, "index": index_group,
+    "store": store_group, "train": train_group,
+}.items():  # fmt: skip
+    app.add_typer(_group, name=_name)
 _EXTRAS = {
     "accelerate": "train",
     "faiss": "faiss",

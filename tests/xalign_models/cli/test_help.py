@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from xalign_models.cli.app import root
+from xalign_models.cli.app import GROUPS, root
 
 BAD_START = re.compile(r"(Of|What|That|Those|Whose|Which|It|They)\b")
 WIDTH = 80
@@ -65,3 +65,10 @@ def test_help_texts_are_phrases_that_stand_alone(path):
 
 def test_the_list_of_commands_has_a_short_summary_of_each():
     assert {path: command.short_help for path, command in COMMANDS.items() if len(command.short_help or "") > 120} == {}
+
+
+def test_every_command_is_in_one_group_of_the_help(help_of):
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(root().commands)
+    shown = help_of("")
+    assert [shown.index(f"\n{title}:") for title in GROUPS] == sorted(shown.index(f"\n{title}:") for title in GROUPS)
