@@ -194,6 +194,7 @@ def get_spec(name: str) -> ModelSpec:
     full = name if name.startswith("xalign/") else f"xalign/{name}"
     if spec := find_registered(full):
         return spec
-    known = specs() if "__" in name else plugins.BACKBONES
-    near = plugins.did_you_mean(full if "__" in name else name, known, cutoff=0.4)
+    aligned = "__" in name or name.partition("_")[0] in {"plain", *plugins.ALIGNMENTS}
+    known = specs() if aligned else plugins.BACKBONES
+    near = plugins.did_you_mean(full if aligned else name, known, cutoff=0.4)
     raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -41,6 +42,7 @@ def test_recall_and_precision_by_hand():
 
 
 @pytest.mark.realdata
+@pytest.mark.skipif("XALIGN_DATA" not in os.environ, reason="XALIGN_DATA is not set: it has SQuAD and XQuAD-R")
 def test_the_texts_of_the_map_and_of_xquad_do_not_overlap(monkeypatch, capsys):
     english = sides()[ENGLISH]
     texts, removed = fit_texts(english)

@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
@@ -26,6 +25,9 @@ from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
@@ -118,7 +120,9 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
 class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
-    def __init__(self, dataset: Dataset, **options: Any) -> None:
+    def __init__(self, dataset: "Dataset", **options: Any) -> None:
+        from datasets import Dataset
+
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
@@ -162,6 +166,8 @@ def fit(
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
+    from datasets import Dataset
+
     rows = {side: [pair[i]._asdict() for pair in pairs] for i, side in enumerate(("anchor", "positive"))}
     batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None
