@@ -111,8 +111,15 @@ class TaskScores:
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
+        return dict(self._main) if metric == MAIN else self._column(metric)
+
+    def _column(self, metric: str) -> dict[str, float]:
         keyed = zip(self._keys, self.entries, strict=True)
         return {key: scores[metric] for key, (*_, scores) in keyed if metric in scores}
+
+    @cached_property
+    def _main(self) -> dict[str, float]:
+        return self._column(MAIN)
 
     @cached_property
     def _keys(self) -> list[str]:
