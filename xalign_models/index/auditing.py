@@ -10,7 +10,7 @@ from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import languages_of
 from xalign_models.index.forensics import foreign
 from xalign_models.linalg.arrays import Float32
-from xalign_models.page.writing import sheet
+from xalign_models.page.writing import sheet, table
 from xalign_models.ranking.ranks import Ranks, normalise, target_counts
 from xalign_models.tables.escaping import escape
 
@@ -139,10 +139,6 @@ def page(source: str, tables: Tables) -> str:
     head = f"<!doctype html><html lang=en><meta charset=utf-8>{POLICY}<title>{name}</title><style>{sheet()}</style>"
     parts = [f"{head}<main style='padding: 1rem'><h1>Audit of {name}</h1>\n"]
     for title, rows in tables.items():
-        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<div class=scroller><table>{'' if rows else 'None.'}")
-        lines = [("th", [*(rows[0] if rows else ())]), *(("td", [*row.values()]) for row in rows)]
-        for tag, cells in lines:
-            texts = ("" if cell is None else escape(str(cell), "html") for cell in cells)
-            parts.append(f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>\n")
-        parts.append("</table></div>\n")
+        shown = table([*rows[0]], [[*row.values()] for row in rows], "scroller") if rows else "<p>None.</p>"
+        parts.append(f"<h2>{escape(title, 'html')}</h2>\n{shown}\n")
     return "".join(parts)

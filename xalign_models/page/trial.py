@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xalign_models.boards.trial import Score, Trial
 from xalign_models.languages import display_name, is_canonical
+from xalign_models.page.writing import table
 from xalign_models.paths import atomic_write_text
 from xalign_models.plugins import TASKS
 from xalign_models.recommend.card import COLUMNS
@@ -60,9 +61,9 @@ def write_trial(trial: Trial, path: Path) -> None:
     parts = {name: escape(text, "html") for name, text in words.items()}
     parts["chart"] = "".join(map(_bar, trial.scores))
     parts["card"] = (
-        _table([*COLUMNS], [[*row.cells().values()] for row in chosen.card]) if chosen.card else "<p>None.</p>"
+        table([*COLUMNS], [[*row.cells().values()] for row in chosen.card], "wide") if chosen.card else "<p>None.</p>"
     )
-    parts["verdicts"] = _table(["method", chosen.measure, "p", "worse in"], verdicts)
+    parts["verdicts"] = table(["method", chosen.measure, "p", "worse in"], verdicts, "wide")
     template = files(__package__).joinpath("trial.html").read_text(encoding="utf-8")
     atomic_write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template))
 
@@ -80,10 +81,3 @@ def _bar(score: Score) -> str:
         f"{100 * score.before:.1f}</td><td><strong>{100 * score.after:.1f}</strong></td>"
         f"<td>{change} <small>{interval}</small></td></tr>"
     )
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = ["".join(f"<td>{escape(cell, 'html')}</td>" for cell in row) for row in rows]
-    head = "".join(f'<th scope="col">{escape(name, "html")}</th>' for name in heads)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from xalign_models.errors import ResultsError
 from xalign_models.page.gathering import page_data
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.reading import Results
+from xalign_models.tables.escaping import escape
 
 SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "choosing.js", "atlas.js", "app.js")
 """Scripts in order: libraries, data, display."""
@@ -83,3 +84,11 @@ def sheet() -> str:
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], box: str) -> str:
+    """An HTML table in an element of the class ``box``; every text is escaped, and None is an empty cell."""
+    texts = [["" if cell is None else escape(str(cell), "html") for cell in row] for row in rows]
+    head = "".join(f'<th scope="col">{escape(name, "html")}</th>' for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in line)}</tr>" for line in texts)
+    return f'<div class="{box}" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -164,7 +164,7 @@ def pair_tests(samples: Sequence[Sample], fewest: int = FEWEST) -> Array:
     n, count = shares.shape[1], languages.shape[1]
     over_languages = n > 1 and count >= max(fewest, 3)
     products = np.zeros((len(samples), len(samples)))
-    for place in range(count * over_languages):
+    for place in range(count if over_languages else 0):
         cells = np.stack([sample.cells[place] for sample in samples])
         products += cells @ cells.T
     squares = products.diagonal()
