@@ -87,20 +87,13 @@ def fit(
         True
     """
     card: Sequence[CardRow] = ()
+    common: dict[str, Any] = {
+        "backbone": backbone, "corpus": corpus, "languages": languages, "overrides": overrides,
+    }  # fmt: skip
     if method == "auto":
         if params or not corpus:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
-        recommendation = recommend(
-            backbone=backbone,
-            corpus=corpus,
-            languages=languages,
-            limit=limit or 1000,
-            device=device,
-            overrides=overrides,
-            judge=judge,
-            use=use,
-            prompts=prompts,
-        )
+        recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
         logger.warning("%s", recommendation.reason)
         if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
@@ -108,16 +101,7 @@ def fit(
         card = recommendation.card
     elif judge:
         raise AlignmentError(f"--judge applies to the method auto only, not to {method}; leave it out.")
-    spec = aligned_spec(
-        method,
-        backbone=backbone,
-        corpus=corpus,
-        languages=languages,
-        limit=limit,
-        label=label,
-        overrides=overrides,
-        **params,
-    )
+    spec = aligned_spec(method, **common, limit=limit, label=label, **params)
     model = build(spec, device=device, prompts=prompts)
     set_language_handling(model, default_lang, unknown)
     if card:
