@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +24,7 @@ from xalign_models.models.building import build, encoder_of, load_encoder, raw_e
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
-from xalign_models.models.names import Located, find_spec, is_label, slug
+from xalign_models.models.names import Located, find_spec, slug
 from xalign_models.models.recipe import Recipe
 from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
@@ -222,7 +223,7 @@ def aligned_spec(
         AlignmentError: The method or a parameter is unknown.
     """
     alignments.make(method, **params)
-    if label is not None and not is_label(label):
+    if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
         raise ModelError(f"--label {label!r}: use letters, digits, '.', '-' and single '_' only.")
     base = find_spec(backbone, **(overrides or {}))
     if base.alignment:
