@@ -11,7 +11,7 @@ from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_tasks.base import Scoring, task_metadata
 from xalign_tasks.pairs import RankedSubset, directions
-from xalign_tasks.precision import PrecisionTask
+from xalign_tasks.precision import PrecisionTask, pair_name
 
 LANGUAGES = tuple(
     from_tatoeba(code)
@@ -32,11 +32,7 @@ class Tatoeba36(PrecisionTask):
     narrows = False
     metadata = task_metadata(
         "Tatoeba36",
-        {
-            f"{to_flores(a)}-{to_flores(b)}": [a, b]
-            for language in LANGUAGES
-            for a, b in ((ENGLISH, language), (language, ENGLISH))
-        },
+        {pair_name(a, b): [a, b] for language in LANGUAGES for a, b in ((ENGLISH, language), (language, ENGLISH))},
     )
 
     def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
