@@ -12,7 +12,7 @@ from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.orthogonality import determined_map, explained
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_models.languages import from_tatoeba, to_flores
+from xalign_models.languages import canonical, to_flores
 from xalign_models.linalg.arrays import unit
 from xalign_models.linalg.solvers import affine_lsq
 from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 Items = npt.NDArray[np.float32]
 
 LANGUAGES = tuple(
-    from_tatoeba(code)
+    canonical(code)
     for code in "ara bel ben ber bul ces dan deu ell epo est eus fas fin fra hbs heb hin hun hye ind ita jpn kor lit "
     "mar mkd msa nld nor pol por ron rus slv spa swe tgl tur ukr vie zho".split()
 )

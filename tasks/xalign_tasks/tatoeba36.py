@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.languages import canonical, from_tatoeba, to_flores
+from xalign_models.languages import canonical, to_flores
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.ranks import normalise
@@ -14,7 +14,7 @@ from xalign_tasks.pairs import RankedSubset, directions
 from xalign_tasks.precision import PrecisionTask, pair_name
 
 LANGUAGES = tuple(
-    from_tatoeba(code)
+    canonical(code)
     for code in "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld "
     "por rus swh tam tel tha tgl tur urd vie cmn".split()
 )
