@@ -170,21 +170,24 @@ def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Ite
 
 
 def _of_table(table: TaskScores, prompts: dict[str, str] | None) -> PublicResult:
-    rows = [(split, subset, codes, scores) for split, subset, codes, scores in table.entries if MAIN in scores]
-    if not table.entries or len(rows) + len(table.impossible) < len(table.entries):
+    scores = table.columns.get(MAIN, np.full(len(table.frame.subsets), np.nan))
+    possible = ~np.isnan(scores)
+    if possible.sum() + len(table.impossible) < max(1, len(table.frame.subsets)):
         raise FileError("a main score is missing")
-    named: Counter[str | None] = Counter(
-        name for *_, scores in rows for name in METRICS if scores.get(name) == scores[MAIN]
-    )
+    equal: dict[str | None, int] = {
+        name: int((table.columns[name] == scores).sum()) for name in METRICS if name in table.columns
+    }
+    frame = table.frame
+    rows = zip(frame.splits, frame.subsets, frame.spoken, scores.tolist(), strict=True)
     return PublicResult(
         model=table.model,
         revision=table.revision,
         task=table.task,
         mteb_version=table.mteb_version,
         dataset_revision=table.dataset_revision,
-        metric=_metric(named),
+        metric=_metric(equal),
         prompts=prompts,
-        rows=tuple((split, subset, codes, scores[MAIN]) for split, subset, codes, scores in rows),
+        rows=tuple(row for row, kept in zip(rows, possible, strict=True) if kept),
         faults=tuple(f"{subset}: {reason}" for subset, reason in table.impossible.items()),
     )
 

@@ -152,9 +152,8 @@ def reproduce(
     sampled: Any = Sampled(store) if store is not None else None
     with nullcontext() if store is not None else fitting.without_cache():
         encoder = _encoder(meta, device, sampled)
-        task = make_task(committed.task, None).filter_eval_splits(sorted({split for split, *_ in committed.entries}))
-        subsets = {subset for _, subset, *_ in committed.entries}
-        task.hf_subsets = [subset for subset in task.hf_subsets if subset in subsets]
+        task = make_task(committed.task, None).filter_eval_splits(sorted({*committed.frame.splits}))
+        task.hf_subsets = [subset for subset in task.hf_subsets if subset in committed.frame.subsets]
         tell(_plan(encoder, meta.spec, task, store))
         with tempfile.TemporaryDirectory(prefix="xalign-reproduce-") as folder:
             cache = SafeResultCache(Path(folder))
