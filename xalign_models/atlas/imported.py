@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_parquet
 from xalign_models.results.layout import result_files
 from xalign_models.results.possible import MAIN, minimum, outside
-from xalign_models.results.reading import TaskScores, read_meta, read_result
+from xalign_models.results.reading import Frame, Results, TaskScores, read_meta, read_result
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""
@@ -104,6 +105,15 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     return Imported(tuple(results), tuple(problems))
 
 
+def of_results(results: Results) -> list[PublicResult]:
+    """Results that were read as public ones, without what :func:`read_public` leaves out, and without prompts."""
+    public = []
+    for table in results.tables.values():
+        with suppress(FileError):
+            public.append(_of_table(table, None))
+    return _without_duplicates(_plausible(public, []), [])
+
+
 def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
     import pyarrow as pa
 
@@ -159,12 +169,12 @@ def _metric(counts: Mapping[str | None, int]) -> str:
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
-    prompts_in = cache(_prompts)
+    prompts_in, frames = cache(_prompts), dict[Frame, Frame]()
     for file in result_files(path):
         if tasks and file.stem not in tasks:
             continue
         try:
-            yield _of_table(read_result(file), prompts_in(file.parent))
+            yield _of_table(read_result(file, frames=frames), prompts_in(file.parent))
         except FileError as error:
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
 

@@ -86,7 +86,7 @@ def _write_page(
     from xalign_models.results.reading import read_results
 
     results = read_results(output)
-    atlas = with_measured(current(), output)
+    atlas = with_measured(current(), results)
     path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
     say(f"wrote {path}")
     if serve:

@@ -174,8 +174,10 @@ def reproduce(
     if sampled and sampled.changed:
         notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the store's; add --no-cache")
     rows = tuple(
-        ScorePair(split, subset, committed_scores[MAIN], scores.get((split, subset)))
-        for split, subset, _, committed_scores in sorted(committed.entries, key=lambda entry: entry[:2])
+        ScorePair(split, subset, score, scores.get((split, subset)))
+        for split, subset, score in sorted(
+            zip(committed.frame.splits, committed.frame.subsets, committed.columns[MAIN].tolist(), strict=True)
+        )
     )
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
     return Reproduction(meta.name, committed.task, rows, tuple(notes), *counts)

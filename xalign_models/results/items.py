@@ -170,7 +170,7 @@ class Items:
         outcomes, key = self.outcomes(table), (table.folder, subsets)
         if key not in self._samples:
             chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
-            self._samples[key] = Sample.of(chosen, table.languages) if len(chosen) == len(subsets) else None
+            self._samples[key] = Sample.of(chosen, table.frame.languages) if len(chosen) == len(subsets) else None
         return self._samples[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -83,7 +83,7 @@ class Frame:
 
     @cached_property
     def languages(self) -> Mapping[str, tuple[str, ...]]:
-        """Codes by key."""
+        """Canonical codes by subset, as in :meth:`TaskScores.values`."""
         return dict(zip(self.keys, self.spoken, strict=True))
 
 
@@ -129,24 +129,6 @@ class TaskScores:
             return {}
         keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True)
         return {key: value for key, value in keyed if value == value}
-
-    @property
-    def entries(self) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, float]]]:
-        """(split, subset, languages, metric -> value) of each entry of the file."""
-        columns = {metric: column.tolist() for metric, column in self.columns.items()}
-        for place, entry in enumerate(zip(self.frame.splits, self.frame.subsets, self.frame.spoken, strict=True)):
-            scores = {metric: column[place] for metric, column in columns.items()}
-            yield *entry, {metric: value for metric, value in scores.items() if value == value}
-
-    @property
-    def metrics(self) -> set[str]:
-        """Names of the metrics that any subset has."""
-        return {*self.columns}
-
-    @property
-    def languages(self) -> Mapping[str, tuple[str, ...]]:
-        """Canonical codes by subset, as in :meth:`values`."""
-        return self.frame.languages
 
 
 @dataclass(frozen=True)
