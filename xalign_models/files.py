@@ -44,6 +44,7 @@ _LARGEST = sys.float_info.max
 _CHUNK = 1 << 20
 _LONGEST = 1 << 16  # header of an array
 _NO_BRACKETS = bytes({*range(256)} - {*b'[]{}"\\'})
+_SQUARE = bytes.maketrans(b"{}", b"[]")
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
@@ -99,11 +100,11 @@ def _parse(content: bytes) -> Any:
 
 def _is_deep(content: bytes) -> bool:
     """Whether JSON may nest deeper than allowed: brackets outside texts, taken away from the inside out, are left."""
-    brackets = content.translate(None, _NO_BRACKETS)
+    brackets = content.translate(_SQUARE, _NO_BRACKETS)
     if b"\\" in brackets or b'"' in (brackets := brackets.replace(b'""', b"")):  # texts have brackets or quotes, too
-        brackets = _TEXT.sub(b"", content).translate(None, _NO_BRACKETS)
-    for _ in range(DEEPEST + 1):
-        brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        brackets = _TEXT.sub(b"", content).translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(DEEPEST):
+        brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 
 
