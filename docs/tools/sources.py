@@ -107,7 +107,7 @@ def scores(
         for subset, score in tables[0].values(metric).items()
         if re.fullmatch(subsets, subset)
         and all(subset in table.frame.languages for table in tables)
-        and (not codes or {code[:3] for code in tables[0].languages[subset]} <= codes)
+        and (not codes or {code[:3] for code in tables[0].frame.languages[subset]} <= codes)
     }
     if not chosen:
         raise LookupError(f"{model} has no such subset of {task}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 FITTED = "fitted_share"
 """Score of the tasks on own text: share of the text that the model was fitted on; absent if none."""
+Choice = Callable[[Mapping[str, ModelSpec | None]], Collection[str]]
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
 
@@ -158,7 +159,7 @@ class Results:
         return sorted({task for _, task in self.tables})
 
 
-def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results:
+def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Choice | None = None) -> Results:
     """Read ``<org__name>/<revision>/<Task>.json`` of all models, as mteb, its public repository and we write them.
 
     If a model has a task under several revisions, the newest counts, by the date in the file or else the file's; a
@@ -168,12 +169,15 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     Args:
         root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
         tasks: Tasks to read; None for all.
+        chosen: Names of the models to read, from the specs of all; None for all.
 
     Raises:
         ResultsError: There are no results at all.
     """
     paths = result_files(root)
     models = {folder: _model(folder) for folder in {path.parent for path in paths}}
+    names = chosen and chosen({model.name: model.spec for model in models.values()})
+    paths = [path for path in paths if names is None or models[path.parent].name in names]
     frames: dict[Frame, Frame] = {}
     read = [_read(path, models[path.parent], frames) for path in paths if tasks is None or path.stem in tasks]
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
