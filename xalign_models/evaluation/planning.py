@@ -161,5 +161,6 @@ def _scored(path: Path, task: AbsTask) -> set[str]:
         result = read_result(path)
     except FileError:  # there is none, or the run sets it aside
         return set()
-    by_split = [{subset for part, subset, *_ in result.entries if part == split} for split in task.eval_splits]
+    named = [*zip(result.frame.splits, result.frame.subsets, strict=True)]
+    by_split = [{subset for part, subset in named if part == split} for split in task.eval_splits]
     return set.intersection(*by_split) if by_split and result.dataset_revision == task.metadata.revision else set()
