@@ -96,9 +96,10 @@ def choose(
     wish = choosing.Wish(codes, task, _size(max_params), license_, dim, adjusted)
     if results is not None or Path("results").is_dir():
         from xalign_models.atlas.measured import with_measured
+        from xalign_models.results.reading import read_results
 
         with nullcontext() if results else suppress(ResultsError):
-            atlas = with_measured(atlas, results or Path())
+            atlas = with_measured(atlas, read_results(results or Path()))
     choice = choosing.choose(atlas, wish)
     if json:
         print_json({"wish": asdict(wish), "source": atlas.source, **asdict(choice)})
