@@ -539,7 +539,7 @@ def test_a_folder_that_is_named_like_a_text_is_none(tmp_path):
 
 @pytest.mark.parametrize("first", ["rows", "identity"])
 def test_the_bytes_that_are_hashed_are_those_that_are_read(tmp_path, first):
-    """A file that changes between its digest and its reading is refused; a digest after the reading is of what was read."""
+    """A file that changes between its digest and its reading is refused, and a later digest is of what was read."""
     for name in ("deu", "eng"):
         (tmp_path / f"{name}.txt").write_text("eins\nzwei\n")
     corpus = own(tmp_path)

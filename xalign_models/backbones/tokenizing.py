@@ -109,7 +109,7 @@ def _repeated(ways: float, is_single: bool, piece: re.Match[str]) -> tuple[float
 
 
 def _product(parts: list[tuple[float, bool, float]], outermost: bool) -> float:
-    """The product of ways; what may be left out at the end of the pattern is tried once, as nothing after it can fail."""
+    """The product of ways; an optional part at the end is tried once, as nothing after it can fail."""
     factors, last = [ways for ways, _, _ in parts], 0.0
     for number, (ways, is_single, least) in reversed(list(enumerate(parts)) if outermost else []):
         if least > is_single:
