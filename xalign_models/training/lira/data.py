@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.files import MOST_JSON, read_bytes
+from xalign_models.files import MOST_JSON, noting, read_bytes
 from xalign_models.generation.journal import read_records
 from xalign_models.languages import LanguageText, TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
@@ -96,9 +96,10 @@ class Split:
         path = Path(name.partition(":")[2])
         if not path.is_file():
             raise DataError(f"There is no file {path}.")
-        self.fingerprints[name] = file_digest(path)
         self.datasets.add(name)
-        return list(read_records(path, fields, parse))
+        with noting({}):
+            self.fingerprints[name] = file_digest(path)
+            return list(read_records(path, fields, parse))
 
     def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
         """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
@@ -161,9 +162,10 @@ def rated(config: LasrConfig) -> Split:
     for name in config.ranking:
         if name == STSB:
             root = _stsb()
-            split.train += _stsb_rows(root, "train", config.languages, most, config.seed)
-            split.held_out += _stsb_rows(root, "dev", config.languages, min(most, MEASURED), config.seed)
-            digests = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
+            with noting({}):
+                split.train += _stsb_rows(root, "train", config.languages, most, config.seed)
+                split.held_out += _stsb_rows(root, "dev", config.languages, min(most, MEASURED), config.seed)
+                digests = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
             split.fingerprints[name] = hashlib.sha256(digests.encode()).hexdigest()
             split.datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
         elif name.startswith("file:"):
