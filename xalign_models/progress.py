@@ -12,7 +12,7 @@ MINUTE = 60.0
 """Least time between two lines in a pipe, in seconds."""
 
 
-class Lines(plain_bar):  # type: ignore[type-arg]
+class Lines(plain_bar):
     """A bar that writes a line a minute, counted over all bars of the process."""
 
     monitor_interval = 0
@@ -24,10 +24,14 @@ class Lines(plain_bar):  # type: ignore[type-arg]
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Write the bar's state as a line; an empty message, which erases bars, writes nothing."""
-        if msg is None:
+        if msg is None and not self.disable:
             Lines.last = time()
             self.fp.write(f"{self}\n")
         return True
+
+    def close(self) -> None:
+        """End without a line."""
+        self.disable = True
 
 
 def live(iterable: Iterable[Any] | None = None, **kwargs: Any) -> Any:
@@ -35,7 +39,7 @@ def live(iterable: Iterable[Any] | None = None, **kwargs: Any) -> Any:
 
     Without an iterable, the bar is moved by ``update``. Where the output is not a terminal, it is :class:`Lines`.
     """
-    stream = kwargs.setdefault("file", sys.stderr)
+    stream: Any = kwargs.setdefault("file", sys.stderr)
     if not stream.isatty() and not kwargs.get("disable"):
         return Lines(iterable, **{"ncols": 80, "ascii": True, "leave": False, **kwargs})
     return tqdm(iterable, **{"delay": 2, "disable": None, "leave": False, **kwargs})

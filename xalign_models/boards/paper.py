@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from xalign_models import __version__, published
+from xalign_models import __version__, boards, published
 from xalign_models.boards.leaderboard import choose, choose_models, leaderboard
 from xalign_models.errors import ResultsError
 from xalign_models.paths import atomic_write_text
@@ -23,33 +23,6 @@ from xalign_models.tables.formats import latex, to_latex
 
 _HASH = re.compile(r"-[0-9a-f]{6}$")
 _ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?^\}", re.M | re.S)
-_DOCUMENT = r"""\documentclass{article}
-\usepackage[utf8]{inputenc}
-\usepackage[T1]{fontenc}
-\usepackage{booktabs,graphicx,textcomp}
-\begin{document}
-\input{methods}
-\input{table}
-\input{figure}
-\bibliographystyle{plain}
-\bibliography{references}
-\end{document}
-"""
-_TABLE = r"""\begin{table}
-\centering
-\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%%
-%s}
-\caption{%s}
-\label{tab:xalign}
-\end{table}
-"""
-_FIGURE = r"""\begin{figure}
-\centering
-\includegraphics[width=\linewidth]{differences.pdf}
-\caption{Difference of each row of Table~\ref{tab:xalign} to %s, in points, with 95\%% intervals.}
-\label{fig:xalign}
-\end{figure}
-"""
 
 
 @dataclass(frozen=True)
@@ -166,9 +139,9 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
     cited = {key for keys in re.findall(r"\\cite\{([^}]*)\}", methods) for key in keys.split(",")}
     lines = ["#!/bin/sh", "set -e", *map(shlex.join, [*_commands(paper), command])]
     content = {
-        "paper.tex": _DOCUMENT,
+        "paper.tex": _template("paper"),
         "table.tex": _table(paper),
-        "figure.tex": _FIGURE % latex(paper.label),
+        "figure.tex": _template("figure") % latex(paper.label),
         "methods.tex": methods,
         "references.bib": "\n\n".join(entry for key, entry in entries.items() if key in cited) + "\n",
         "provenance.json": json.dumps(_provenance(paper), indent=2, ensure_ascii=False) + "\n",
@@ -176,6 +149,10 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
     }
     for name, text in content.items():
         atomic_write_text(folder / name, text)
+
+
+def _template(name: str) -> str:
+    return files(boards).joinpath("templates", f"{name}.tex").read_text(encoding="utf-8")
 
 
 def _table(paper: Paper) -> str:
@@ -191,7 +168,7 @@ def _table(paper: Paper) -> str:
         "?: not tested, no scores by item were kept." if Evidence.NONE in marks else "",
     ]
     caption = " ".join(filter(None, notes))
-    return _TABLE % (to_latex(replace(paper.board, legend=())), caption)
+    return _template("table") % (to_latex(replace(paper.board, legend=())), caption)
 
 
 def _figure(paper: Paper) -> Any:

@@ -213,7 +213,7 @@ def recommend(
     return recommendation.recommend(
         data[0],
         pivot,
-        tried,
+        tried=tried,
         seed=seed,
         judge=judged[0] if judged else None,
         documents=data[1] if len(roles) > 1 else None,
