@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import json
 import logging
 import math
@@ -20,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -42,7 +42,10 @@ RACY = 2_000_000_000
 """Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 _LARGEST = sys.float_info.max
 _CHUNK = 1 << 20
-_CONTAINERS = {dict, list}
+_LONGEST = 1 << 16  # header of an array
+_NO_BRACKETS = bytes({*range(256)} - {*b'[]{}"\\'})
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
 _LONE = re.compile("[\ud800-\udfff]")
@@ -78,7 +81,7 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     if not isinstance(value, kind):
         expected = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
         raise FileError(f"{name} is damaged: {expected} was expected, not {type(value).__name__}.")
-    if _is_deep(value):
+    if _is_deep(content):
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.")
     if _HALF.search(content) and any(isinstance(part, str) and _LONE.search(part) for part in walk(value)):
         raise FileError(f"{name} is damaged: it contains half of a surrogate pair.")
@@ -95,12 +98,14 @@ def _parse(content: bytes) -> Any:
         return json.loads(content.decode("utf-8"))
 
 
-def _is_deep(value: Any) -> bool:
-    parts = [value] if type(value) in _CONTAINERS else []
+def _is_deep(content: bytes) -> bool:
+    """Whether JSON may nest deeper than allowed: brackets outside texts, taken away from the inside out, are left."""
+    brackets = content.translate(_SQUARE, _NO_BRACKETS)
+    if b"\\" in brackets or b'"' in (brackets := brackets.replace(b'""', b"")):  # texts have brackets or quotes, too
+        brackets = _TEXT.sub(b"", content).translate(_SQUARE, _NO_BRACKETS)
     for _ in range(DEEPEST):
-        inner = chain.from_iterable(part.values() if type(part) is dict else part for part in parts)
-        parts = [part for part in inner if type(part) in _CONTAINERS]
-    return bool(parts)
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def is_number(value: Any) -> bool:
@@ -145,7 +150,8 @@ def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
     """
     try:
         with require_regular(path, most).open("rb") as file:
-            content = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size or most  # reading more at once would reserve that much memory
+            content = file.read(min(size, most) + 1)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
     if len(content) > most:
@@ -195,10 +201,12 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """An array of an NPZ file, whose header may not ask for more memory than the member has bytes."""
     with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = header(file)
-        most, length = member.file_size, member.file_size - file.tell()
+        head = file.read(12)
+        end = 10 if head[6:7] == b"\1" else 12  # of the header's length
+        size = end + int.from_bytes(head[8:end], "little")
+        head += file.read(min(size, _LONGEST) - len(head))
+        shape, by_columns, dtype = _npy_header(head)
+        most, length = member.file_size, member.file_size - len(head)
         if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
             raise ValueError(f"the length of {member.filename} contradicts its shape")
         if dtype.hasobject:
@@ -209,6 +217,16 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
             flat[start : start + _CHUNK] = np.frombuffer(file.read(min(_CHUNK, length - start)), np.uint8)
         file.read(1)  # reaches the end, where the checksum is compared
         return array.T if by_columns else array
+
+
+@lru_cache(maxsize=1024)
+def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of an array, from the start of its file up to the numbers."""
+    file = io.BytesIO(head)
+    first = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return header
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int = 1 << 30) -> pa.Table:

@@ -106,8 +106,8 @@ def scores(
         subset: 100 * score
         for subset, score in tables[0].values(metric).items()
         if re.fullmatch(subsets, subset)
-        and all(subset in table.languages for table in tables)
-        and (not codes or {code[:3] for code in tables[0].languages[subset]} <= codes)
+        and all(subset in table.frame.languages for table in tables)
+        and (not codes or {code[:3] for code in tables[0].frame.languages[subset]} <= codes)
     }
     if not chosen:
         raise LookupError(f"{model} has no such subset of {task}")
@@ -135,7 +135,9 @@ def paired(model: str, other: str, task: str, subsets: str = ".*", **options: An
     """
     chosen = frozenset(scores(model, task, subsets, **options))
     tables = [_results(ROOT).tables[f"xalign/{name}", task] for name in (model, other)]
-    ours, theirs = (_ITEMS.sample(table, chosen) if chosen <= table.languages.keys() else None for table in tables)
+    ours, theirs = (
+        _ITEMS.sample(table, chosen) if chosen <= table.frame.languages.keys() else None for table in tables
+    )
     if model == other or ours is None or theirs is None:
         return None
     gap = ours - theirs

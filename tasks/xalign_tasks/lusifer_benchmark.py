@@ -48,10 +48,11 @@ class DataSet:
 
     def cell(self, table: TaskScores, metric: str) -> Cell | None:
         """The mean over the scored subsets in percent; None without scored subsets."""
+        scores = table.columns.get(metric, ())
         values = [
-            scores[metric]
-            for split, subset, _, scores in table.entries
-            if split == self.split and subset in self.subsets and metric in scores
+            float(score)
+            for split, subset, score in zip(table.frame.splits, table.frame.subsets, scores, strict=False)
+            if split == self.split and subset in self.subsets and score == score
         ]
         covered, of = (len(values), len(self.subsets)) if len(values) < len(self.subsets) else (None, None)
         return Cell(100 * fmean(values), covered=covered, of=of, fitted=table.trained_on) if values else None

@@ -65,6 +65,16 @@ def test_what_is_no_json_of_ours_is_refused_in_one_line(tmp_path: Path, content:
     assert "f.json" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["[" * 100, "{}" * 100, '"[' * 100, "\\" * 99, '\\"]', "\u2028["])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_brackets_in_texts_are_no_nesting(text: str, ascii_only: bool) -> None:
+    content = json.dumps([text, [text]], ensure_ascii=ascii_only).encode()
+    assert parse_json(content, "x", list) == [text, [text]]
+    hidden = b'["]",' * (DEEPEST + 2) + b"1" + b',"["]' * (DEEPEST + 2)  # deep, though its brackets look balanced
+    with pytest.raises(FileError, match="too deeply"):
+        parse_json(hidden, "x", list)
+
+
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     for read in (read_json, read_npz, safetensors_header):
         with pytest.raises(FileError, match="nothing"):

@@ -1,8 +1,10 @@
-"""Public results of mteb as plain data: from a clone, a cache folder of mteb, or a table in Parquet."""
+"""Public results of mteb as plain data, from a clone, a cache folder of mteb, or a table in Parquet; and back."""
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,9 +16,10 @@ import numpy.typing as npt
 from xalign_models.atlas.table import short_revision
 from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_parquet
-from xalign_models.results.layout import result_files
+from xalign_models.paths import atomic_write_text
+from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, minimum, outside
-from xalign_models.results.reading import TaskScores, read_meta, read_result
+from xalign_models.results.reading import Frame, Results, TaskScores, read_meta, read_result
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""
@@ -104,6 +107,15 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     return Imported(tuple(results), tuple(problems))
 
 
+def of_results(results: Results) -> list[PublicResult]:
+    """Results that were read as public ones, without what :func:`read_public` leaves out, and without prompts."""
+    public = []
+    for table in results.tables.values():
+        with suppress(FileError):
+            public.append(_of_table(table, None))
+    return _without_duplicates(_plausible(public, []), [])
+
+
 def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
     import pyarrow as pa
 
@@ -159,32 +171,35 @@ def _metric(counts: Mapping[str | None, int]) -> str:
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
-    prompts_in = cache(_prompts)
+    prompts_in, frames = cache(_prompts), dict[Frame, Frame]()
     for file in result_files(path):
         if tasks and file.stem not in tasks:
             continue
         try:
-            yield _of_table(read_result(file), prompts_in(file.parent))
+            yield _of_table(read_result(file, frames=frames), prompts_in(file.parent))
         except FileError as error:
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
 
 
 def _of_table(table: TaskScores, prompts: dict[str, str] | None) -> PublicResult:
-    rows = [(split, subset, codes, scores) for split, subset, codes, scores in table.entries if MAIN in scores]
-    if not table.entries or len(rows) + len(table.impossible) < len(table.entries):
+    scores = table.columns.get(MAIN, np.full(len(table.frame.subsets), np.nan))
+    possible = ~np.isnan(scores)
+    if possible.sum() + len(table.impossible) < max(1, len(table.frame.subsets)):
         raise FileError("a main score is missing")
-    named: Counter[str | None] = Counter(
-        name for *_, scores in rows for name in METRICS if scores.get(name) == scores[MAIN]
-    )
+    equal: dict[str | None, int] = {
+        name: int((table.columns[name] == scores).sum()) for name in METRICS if name in table.columns
+    }
+    frame = table.frame
+    rows = zip(frame.splits, frame.subsets, frame.spoken, scores.tolist(), strict=True)
     return PublicResult(
         model=table.model,
         revision=table.revision,
         task=table.task,
         mteb_version=table.mteb_version,
         dataset_revision=table.dataset_revision,
-        metric=_metric(named),
+        metric=_metric(equal),
         prompts=prompts,
-        rows=tuple((split, subset, codes, scores[MAIN]) for split, subset, codes, scores in rows),
+        rows=tuple(row for row, kept in zip(rows, possible, strict=True) if kept),
         faults=tuple(f"{subset}: {reason}" for subset, reason in table.impossible.items()),
     )
 
@@ -271,3 +286,37 @@ def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
         }
         for (task, revision, metric), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1])))
     ]
+
+
+def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
+    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result, and return the number of files.
+
+    Each model's metadata records ``source``, the origin of the results.
+    """
+    folders: dict[Path, list[PublicResult]] = defaultdict(list)
+    for result in results:
+        folders[root / "results" / folder_name(result.model) / result.revision].append(result)
+    for folder, group in folders.items():
+        for result in group:
+            atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
+        if not (folder / META).exists():
+            meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
+            if group[0].prompts:
+                meta["loader_kwargs"] = {"model_prompts": group[0].prompts}
+            atomic_write_text(folder / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
+    return sum(map(len, folders.values()))
+
+
+def _content(result: PublicResult) -> dict[str, Any]:
+    scores: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for split, subset, languages, score in result.rows:
+        named = {result.metric: score} if result.metric else {}
+        scores[split].append({**named, MAIN: score, "hf_subset": subset, "languages": languages})
+    return {
+        "dataset_revision": result.dataset_revision,
+        "task_name": result.task,
+        "mteb_version": result.mteb_version,
+        "scores": scores,
+        "evaluation_time": None,
+        "kg_co2_emissions": None,
+    }

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from xalign_models.atlas.derive import columns_of, describe
-from xalign_models.atlas.imported import PublicResult, read_public, version_key
+from xalign_models.atlas.imported import of_results, version_key
 from xalign_models.atlas.scores import scores_of, with_models, with_table
 from xalign_models.atlas.table import Atlas, Column
 from xalign_models.errors import FileError
-from xalign_models.results.layout import folder_name, results_folder
-from xalign_models.results.reading import read_meta
+from xalign_models.results.reading import Results, read_meta
 
 _KINDS = {
     "precision_at_1": "bitext",
@@ -31,19 +30,16 @@ SAME_TEXT = {
 """Our tasks and texts that equal published ones: all-MiniLM-L6-v2 reproduces its published scores on them exactly."""
 
 
-def with_measured(atlas: Atlas, root: Path) -> Atlas:
-    """The atlas with the results below a root.
+def with_measured(atlas: Atlas, read: Results) -> Atlas:
+    """The atlas with results that were read.
 
     A measured model joins a published column if task, revision of the text, split, metric and the number of subsets of
     each mean agree; otherwise it gets a column of its own.
 
     A result of a published model replaces the published one if no older version of mteb made it. Scores of other models
     stay as they are.
-
-    Raises:
-        ResultsError: There are no results.
     """
-    results = read_public(root).results
+    results = of_results(read)
     kinds_of_tasks = {column.task: column.kind for column in atlas.columns}
     kinds = {result.task: _KINDS[result.metric] for result in results if result.metric in _KINDS} | kinds_of_tasks
     published = {_key(column): place for place, column in enumerate(atlas.columns)}
@@ -54,7 +50,9 @@ def with_measured(atlas: Atlas, root: Path) -> Atlas:
             columns.append(column)
         else:
             columns[place] = join(columns[place], column)
-    models = {result.model: describe(result.model, _metadata(root, result), kinds_of_tasks) for result in results}
+    folders = {table.model: table.folder for table in read.tables.values()}
+    names = {result.model for result in results}
+    models = {name: describe(name, _metadata(folders[name]), kinds_of_tasks) for name in sorted(names)}
     merged = replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
     changed = sorted({model for column in columns[: len(atlas.columns)] for model in column.measured})
     if not atlas.table or not changed:
@@ -101,8 +99,8 @@ def join(published: Column, measured: Column) -> Column:
     )
 
 
-def _metadata(root: Path, result: PublicResult) -> Mapping[str, Any]:
+def _metadata(folder: Path) -> Mapping[str, Any]:
     try:
-        return read_meta(results_folder(root) / folder_name(result.model) / result.revision).fields
+        return read_meta(folder).fields
     except FileError:
         return {}

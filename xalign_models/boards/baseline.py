@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from xalign_models.boards.leaderboard import choose, choose_models
@@ -19,7 +20,7 @@ from xalign_models.errors import FileError, ResultsError, plain
 from xalign_models.files import MOST_JSON, read_bytes
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.possible import MAIN
-from xalign_models.results.reading import Results, TaskScores, read_results
+from xalign_models.results.reading import Frame, Results, TaskScores, read_results
 from xalign_models.tables.escaping import escape
 
 Valid = TypeVar("Valid")
@@ -80,7 +81,8 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
             baseline=None,
             date=datetime.now(UTC),
             folder=path.parent / "baseline",
-            entries=tuple(("", subset, (), {MAIN: percent / 100}) for subset, percent in entry.scores.items()),
+            frame=Frame(("",) * len(entry.scores), tuple(entry.scores), ((),) * len(entry.scores)),
+            columns={MAIN: np.array([percent / 100 for percent in entry.scores.values()])},
         )
         for model, tasks in baseline.scores.items()
         for task, entry in tasks.items()

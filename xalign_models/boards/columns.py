@@ -76,8 +76,8 @@ class Column:
         tables = {model: results.tables[model, task] for model in having}
         matching = {model: _matching(table, metric, pattern) for model, table in tables.items()}
         spoken: dict[str, tuple[str, ...]] = {subset: () for scores in matching.values() for subset in scores}
-        for table in tables.values():
-            spoken |= {subset: codes for subset, codes in table.languages.items() if subset in spoken}
+        for frame in {id(table.frame): table.frame for table in tables.values()}.values():
+            spoken |= {subset: codes for subset, codes in frame.languages.items() if subset in spoken}
         left = _within(spoken, languages)
         values = {model: {s: value for s, value in scores.items() if s in left} for model, scores in matching.items()}
         texts = {
@@ -178,7 +178,7 @@ def within_language(table: TaskScores, base: TaskScores, subsets: Collection[str
     It is that of the metric for answers in the question's language alone, or of the subsets of a single language where
     others are pairs.
     """
-    spoken = table.languages
+    spoken = table.frame.languages
     alone = [subset for subset in subsets if len(set(spoken.get(subset, ()))) == 1]
     measured = [(name, subsets) for name in SAME] + ([(metric, alone)] if 0 < len(alone) < len(subsets) else [])
     for name, chosen in measured:

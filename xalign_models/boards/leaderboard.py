@@ -65,7 +65,7 @@ def leaderboard(
         if (column := Column.of(results, f"{task} {direction}".strip(), task, pattern, metric, list(rows), languages))
     ]
     if not columns:
-        metrics = sorted({name for table in results.tables.values() for name in table.metrics})
+        metrics = sorted({name for table in results.tables.values() for name in table.columns})
         hint = "only studies have it, see --studies" if study is False and len(kind) < len(specs) else ""
         raise ResultsError(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
@@ -306,8 +306,8 @@ def published_columns(
     equal = {metric}
     for table in tables:
         if values := table.values(metric):
-            equal |= {other for other in table.metrics if table.values(other) == values}
-    subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
+            equal |= {other for other in table.columns if table.values(other) == values}
+    subsets = {languages: subset for table in tables for subset, languages in table.frame.languages.items()}
     by_column: dict[str, dict[str, float]] = {}
     means, complete = set[str](), set[str]()
     for number in published_on(task):

@@ -23,6 +23,11 @@ def studies(specs: Mapping[str, ModelSpec | None]) -> set[str]:
     return {name for name, spec in known.items() if _is_study(spec, trained, backbones, specs)}
 
 
+def models_alone(specs: Mapping[str, ModelSpec | None]) -> set[str]:
+    """Names of the models that vary no other one; no model's backbone is a study where the model is none."""
+    return specs.keys() - studies(specs)
+
+
 def _is_study(
     spec: ModelSpec, trained: Collection[str], backbones: Mapping[str, BackboneSpec], names: Collection[str]
 ) -> bool:

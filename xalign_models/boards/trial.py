@@ -142,7 +142,7 @@ def try_text(
 def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
     """Means across languages, within them and by language, with intervals over items."""
     before, after, items = plain.values(), aligned.values(), Items(MAIN)
-    spoken = {subset: len({*codes}) for subset, codes in plain.languages.items()}
+    spoken = {subset: len({*codes}) for subset, codes in plain.frame.languages.items()}
     parts = {ACROSS: [s for s in before if spoken[s] > 1], SAME: [s for s in before if spoken[s] == 1]}
     rows: dict[str, Mapping[str, float]] = {
         name: dict.fromkeys(subsets, 1 / len(subsets)) for name, subsets in parts.items() if subsets

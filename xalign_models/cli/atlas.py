@@ -42,8 +42,7 @@ def import_mteb_results(
 
     Results are comparable within a task, a revision of its text and a metric; the report has a line for each.
     """
-    from xalign_models.atlas.imported import comparable, read_public
-    from xalign_models.atlas.written import write_results
+    from xalign_models.atlas.imported import comparable, read_public, write_results
 
     imported = read_public(path, models=split_list(models), tasks=split_list(tasks))
     rows = comparable(imported.results)
@@ -97,9 +96,10 @@ def choose(
     wish = choosing.Wish(codes, task, _size(max_params), license_, dim, adjusted)
     if results is not None or Path("results").is_dir():
         from xalign_models.atlas.measured import with_measured
+        from xalign_models.results.reading import read_results
 
         with nullcontext() if results else suppress(ResultsError):
-            atlas = with_measured(atlas, results or Path())
+            atlas = with_measured(atlas, read_results(results or Path()))
     choice = choosing.choose(atlas, wish)
     if json:
         print_json({"wish": asdict(wish), "source": atlas.source, **asdict(choice)})

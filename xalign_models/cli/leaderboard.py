@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -86,7 +87,7 @@ def _write_page(
     from xalign_models.results.reading import read_results
 
     results = read_results(output)
-    atlas = with_measured(current(), output)
+    atlas = with_measured(current(), results)
     path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
     say(f"wrote {path}")
     if serve:
@@ -126,8 +127,13 @@ def make(
 ) -> Board:
     """The board of some models and tasks, or of a benchmark; those of the LUSIFER paper have a board of their own."""
     from xalign_models.boards.leaderboard import leaderboard as make_board
+    from xalign_models.boards.studies import models_alone
     from xalign_models.results.reading import read_results
 
+    if study is False and not benchmark:
+        with suppress(ResultsError):  # there are studies alone; the error of all results says so
+            results = read_results(output, chosen=models_alone)
+            return make_board(results, models=models, tasks=tasks, languages=languages, study=study)
     results = read_results(output)
     if benchmark:
         from xalign_models.plugins import BENCHMARKS

@@ -3,13 +3,11 @@
 Each task runs with noise in place of vectors. A text counts once per endpoint, and not at all if its vector is stored.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mteb
 import numpy as np
@@ -34,9 +32,7 @@ from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.results.reading import read_result
 from xalign_models.specs import ModelSpec, Vectors
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 
@@ -165,5 +161,6 @@ def _scored(path: Path, task: AbsTask) -> set[str]:
         result = read_result(path)
     except FileError:  # there is none, or the run sets it aside
         return set()
-    by_split = [{subset for part, subset, *_ in result.entries if part == split} for split in task.eval_splits]
+    named = [*zip(result.frame.splits, result.frame.subsets, strict=True)]
+    by_split = [{subset for part, subset in named if part == split} for split in task.eval_splits]
     return set.intersection(*by_split) if by_split and result.dataset_revision == task.metadata.revision else set()

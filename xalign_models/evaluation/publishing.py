@@ -88,7 +88,8 @@ def _scores(name: str, results: Results) -> Iterator[EvalResult]:
             continue
         with suppress(KeyError):
             metadata = mteb.get_task(task).metadata
-            for split, subset, _, scores in table.entries:
+            scores = table.columns["main_score"].tolist()
+            for split, subset, score in zip(table.frame.splits, table.frame.subsets, scores, strict=True):
                 yield EvalResult(
                     task_type="sentence-similarity",
                     task_name=metadata.type,
@@ -98,7 +99,7 @@ def _scores(name: str, results: Results) -> Iterator[EvalResult]:
                     dataset_split=split,
                     dataset_revision=table.dataset_revision,
                     metric_type=metadata.main_score,
-                    metric_value=scores["main_score"],
+                    metric_value=score,
                     source_name="MTEB",
                     source_url="https://github.com/embeddings-benchmark/mteb/",
                 )

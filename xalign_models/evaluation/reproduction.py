@@ -3,14 +3,12 @@
 By default vectors come from the store, and one in :data:`SAMPLE` of them is encoded again and compared.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +26,7 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 SAMPLE = 32
 """One in ``SAMPLE`` stored vectors is encoded again."""
@@ -152,9 +148,8 @@ def reproduce(
     sampled: Any = Sampled(store) if store is not None else None
     with nullcontext() if store is not None else fitting.without_cache():
         encoder = _encoder(meta, device, sampled)
-        task = make_task(committed.task, None).filter_eval_splits(sorted({split for split, *_ in committed.entries}))
-        subsets = {subset for _, subset, *_ in committed.entries}
-        task.hf_subsets = [subset for subset in task.hf_subsets if subset in subsets]
+        task = make_task(committed.task, None).filter_eval_splits(sorted({*committed.frame.splits}))
+        task.hf_subsets = [subset for subset in task.hf_subsets if subset in committed.frame.subsets]
         tell(_plan(encoder, meta.spec, task, store))
         with tempfile.TemporaryDirectory(prefix="xalign-reproduce-") as folder:
             cache = SafeResultCache(Path(folder))
@@ -175,8 +170,10 @@ def reproduce(
     if sampled and sampled.changed:
         notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the store's; add --no-cache")
     rows = tuple(
-        ScorePair(split, subset, committed_scores[MAIN], scores.get((split, subset)))
-        for split, subset, _, committed_scores in sorted(committed.entries, key=lambda entry: entry[:2])
+        ScorePair(split, subset, score, scores.get((split, subset)))
+        for split, subset, score in sorted(
+            zip(committed.frame.splits, committed.frame.subsets, committed.columns[MAIN].tolist(), strict=True)
+        )
     )
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
     return Reproduction(meta.name, committed.task, rows, tuple(notes), *counts)

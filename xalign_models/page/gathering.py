@@ -244,7 +244,7 @@ def _add_languages(
     scores_by_row = {row: by_language(task, table.values()) for row, table in tables.items()}
     likes = {row: _like_for_like(task, tables[row], base) for row, base in plain.items()}
     against = {row: scores for row, scores in likes.items() if scores is not None}
-    spoken_by_subset = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
+    spoken_by_subset = {subset: codes for table in tables.values() for subset, codes in table.frame.languages.items()}
 
     def spoken(labels: Sequence[str]) -> list[list[int]]:
         """The one or two languages of each subset, such as ``ar-en``, that is not named after a language."""
@@ -291,7 +291,7 @@ def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -
 def _before(tables: Mapping[int, TaskScores]) -> str:
     """The main score's metric before a rotation, e.g. ``before_precision_at_5``; empty without one."""
     for table in tables.values():
-        for metric in sorted(table.metrics):
+        for metric in sorted(table.columns):
             if metric.startswith("after_") and table.values(metric) == table.values():
                 return f"before_{metric.removeprefix('after_')}"
     return ""

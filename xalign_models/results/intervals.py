@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.results.languages import varying
-from xalign_models.results.significance import ALPHA, ZERO, sign_flip_test, sign_flip_tests
+from xalign_models.results.significance import ALPHA, MANY, ZERO, sign_flip_test, sign_flip_tests
 
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
@@ -50,15 +50,15 @@ class Sample:
         """The sample of a mean over subsets, from outcomes (n,) and languages by subset."""
         subsets = sorted(outcomes)
         lengths = np.array([len(outcomes[subset]) for subset in subsets])
-        values = np.zeros((len(subsets), lengths.max()))
-        for row, subset in zip(values, subsets, strict=True):
-            row[: len(outcomes[subset])] = outcomes[subset]
+        flat = np.concatenate([outcomes[subset] for subset in subsets])
+        there, values = np.ones((len(subsets), 1), np.bool_), flat
+        if lengths.min() < lengths.max():
+            there = np.arange(lengths.max()) < lengths[:, None]
+            values = np.zeros(there.shape, flat.dtype)
+            values[there] = flat
+        values = values.reshape(len(subsets), -1)
+        low, values = values.astype(np.float32), values.astype(np.float64)
         means = values.sum(axis=1) / lengths
-        there = (
-            (np.arange(values.shape[1]) < lengths[:, None])
-            if lengths.min() < lengths.max()
-            else np.ones((len(lengths), 1))
-        )
         of_languages = _weights(tuple(tuple(spoken.get(subset, ())) for subset in subsets))
         single, cells = 1 / (lengths * len(lengths)), of_languages / lengths
         shares = single @ values
@@ -66,7 +66,7 @@ class Sample:
             shares,
             shares - single * means @ there,
             of_languages @ means,
-            cells.astype(np.float32) @ values.astype(np.float32) - (cells * means @ there).astype(np.float32),
+            cells.astype(np.float32) @ low - (cells * means @ there).astype(np.float32),
         )
 
     def __sub__(self, other: Sample) -> Sample:
@@ -158,30 +158,42 @@ def _inverse(value: float, k: float) -> float:
 def pair_tests(samples: Sequence[Sample], fewest: int = FEWEST) -> Array:
     """p-values of the differences of all pairs of samples, in the order of ``itertools.combinations``.
 
-    They are those of :func:`estimate`, with the sums of squares of all pairs' cells from one matrix product.
+    They are those of :func:`estimate`, with the sums of squares of all pairs from matrix products.
     """
+    from scipy.special import erfc
+
     shares, sentences, languages = (np.stack([getattr(s, name) for s in samples]) for name in _ROWS)
     n, count = shares.shape[1], languages.shape[1]
     over_languages = n > 1 and count >= max(fewest, 3)
-    products = np.zeros((len(samples), len(samples)))
+    totals, products = shares.sum(axis=1), np.zeros((len(samples), len(samples)))
     for place in range(count if over_languages else 0):
         cells = np.stack([sample.cells[place] for sample in samples])
         products += cells @ cells.T
-    squares = products.diagonal()
+    of_shares, of_sentences, of_cells = map(_squares, (shares @ shares.T, sentences @ sentences.T, products))
     found = [np.zeros(0)]
     for row in range(len(samples) - 1):
         others = slice(row + 1, None)
-        gaps = shares[row] - shares[others]
-        p = sign_flip_tests(gaps)
+        gaps = totals[row] - totals[others]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p = erfc(np.abs(gaps) / np.sqrt(2 * of_shares[row, others]))
+        # A sum of k differences has a square of at most k times their sum of squares.
+        doubtful = row + 1 + np.flatnonzero(~(gaps**2 > MANY * of_shares[row, others]))
+        p[doubtful - row - 1] = sign_flip_tests(shares[row] - shares[doubtful])
         if over_languages:
-            by_sentence = n / (n - 1) * np.square(sentences[row] - sentences[others]).sum(axis=1)
-            cells = np.maximum(squares[row] + squares[others] - 2 * products[row, others], 0)
-            error, freedom, k = _moments(languages[row] - languages[others], by_sentence, cells, n)
+            by_sentence = n / (n - 1) * of_sentences[row, others]
+            error, freedom, k = _moments(languages[row] - languages[others], by_sentence, of_cells[row, others], n)
             with np.errstate(divide="ignore", invalid="ignore"):
-                tested = _p_values(gaps.sum(axis=1) / error, freedom, k)
+                tested = _p_values(gaps / error, freedom, k)
             p = np.where(error < ZERO, p, np.maximum(p, tested))
         found.append(p)
     return np.concatenate(found)
+
+
+def _squares(products: Array) -> Array:
+    """(m, m) sums of squares of the differences of m rows, from the products of all pairs of rows."""
+    own = products.diagonal()
+    squares: Array = np.maximum(own[:, None] + own - 2 * products, 0)
+    return squares
 
 
 def ranks(scores: Sequence[float], p_values: Sequence[float]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ import logging
 import zipfile
 import zlib
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,7 +119,9 @@ def read_outcomes(path: Path) -> Outcomes:
             flat = arrays["shares"].astype(np.float64) if "shares" in arrays else arrays["values"] / _STEPS
         if len(flat) != total:
             raise ValueError("lengths do not add up")
-        return dict(zip(arrays["subsets"].tolist(), np.split(flat, np.cumsum(lengths)[:-1]), strict=True))
+        ends = [0, *np.cumsum(lengths).tolist()]
+        parts = [flat[start:end] for start, end in pairwise(ends)]
+        return dict(zip(arrays["subsets"].tolist(), parts, strict=True))
     except DAMAGED as error:
         _warn(f"{path} is damaged ({one_line(error)}).")
         return {}
@@ -127,13 +130,14 @@ def read_outcomes(path: Path) -> Outcomes:
 class Items:
     """Outcomes by item, whose mean is a metric; only the main score, or one equal to it, has outcomes.
 
-    Those of the task that was asked for last stay in memory.
+    Of the task that was asked for last, the samples stay in memory, and outcomes of up to twice ``MOST`` bytes.
     """
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
         self._task = ""
         self._loaded: dict[Path, Outcomes] = {}
+        self._size = 0  # bytes
         self._samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
         self._shares: dict[tuple[Path, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
 
@@ -166,7 +170,7 @@ class Items:
         outcomes, key = self.outcomes(table), (table.folder, subsets)
         if key not in self._samples:
             chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
-            self._samples[key] = Sample.of(chosen, table.languages) if len(chosen) == len(subsets) else None
+            self._samples[key] = Sample.of(chosen, table.frame.languages) if len(chosen) == len(subsets) else None
         return self._samples[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
@@ -174,17 +178,21 @@ class Items:
         if table.task != self._task:
             self._task, self._loaded, self._samples, self._shares = table.task, {}, {}, {}
         if table.folder not in self._loaded:
+            if self._size > MOST:
+                self._loaded, self._size = {}, 0
             values = table.values(self.metric)
             self._loaded[table.folder] = {
                 subset: array
                 for subset, array in read_outcomes(outcomes_path(table.folder, table.task)).items()
                 if subset in values and _yields(array, values[subset])
             }
+            self._size += sum(array.nbytes for array in self._loaded[table.folder].values())
         return self._loaded[table.folder]
 
 
 def _yields(outcomes: npt.NDArray[Any], score: float) -> bool:
-    total = float(np.add.reduce(outcomes, dtype=np.float64))
+    hits = outcomes.dtype == np.bool_
+    total = np.count_nonzero(outcomes) if hits else float(np.add.reduce(outcomes, dtype=np.float64))
     return len(outcomes) > 0 and abs(total / len(outcomes) - score) < TOLERANCE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ _SIGNED = re.compile("spearman|pearson|kendall|matthews|mcc|rand_|p-MRR", re.IGN
 """Metrics between -1 and 1."""
 _SHARE = re.compile("(before_|after_)?(precision|recall|ndcg|map|mrr|hit_rate|accuracy|f1|ap)(_|$)")
 """Metrics between 0 and 1."""
+_LARGEST = sys.float_info.max
 _NOISE = 1e-6  # of scores with six decimals
 
 
@@ -34,6 +36,12 @@ def why_impossible(entry: Mapping[str, Any], metric: str = MAIN) -> str | None:
     value = entry[metric]
     least = minimum(name for name, other in entry.items() if other == value) if metric == MAIN else _minimum_of(metric)
     return outside(value, least)
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """Least and largest value of a metric, by its name; of a main score, those that are possible for any metric."""
+    least = 0 if metric == MAIN else _minimum_of(metric)
+    return (-_LARGEST, _LARGEST) if least is None else (least - _NOISE * (metric != MAIN), 1 + _NOISE)
 
 
 def outside(value: Any, least: float | None) -> str | None:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import logging
-from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from math import isnan
+from itertools import chain
+from math import nan
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
-from xalign_models.files import read_json
+from xalign_models.files import is_number, read_json
 from xalign_models.results.layout import META, folder_name, result_files
-from xalign_models.results.possible import MAIN, why_impossible
+from xalign_models.results.possible import MAIN, bounds, why_impossible
 from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
 FITTED = "fitted_share"
 """Score of the tasks on own text: share of the text that the model was fitted on; absent if none."""
+Choice = Callable[[Mapping[str, ModelSpec | None]], Collection[str]]
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
 
@@ -51,28 +56,36 @@ class ModelMeta:
         """Mark the name as a claim."""
         object.__setattr__(self, "name", Claim(self.name))
 
+    @cached_property
+    def baseline(self) -> str | None:
+        """Name of the same backbone, unaligned; None for itself and for models that are not ours."""
+        return self.spec.baseline if self.spec and self.spec.baseline != self.name else None
 
-class Numbers(Mapping[str, float]):
-    """Metric -> value; the names are shared by all subsets of a file, so that thousands of files fit into memory."""
 
-    __slots__ = ("_names", "_values")
+@dataclass(frozen=True)
+class Frame:
+    """What the entries of a result are of; results with equal ones share a frame, so that thousands fit into memory.
 
-    def __init__(self, numbers: Mapping[str, float], known: dict[tuple[str, ...], dict[str, int]]) -> None:
-        names = tuple(numbers)
-        self._names = known.setdefault(names, {name: place for place, name in enumerate(names)})
-        self._values = array("d", numbers.values())
+    Attributes:
+        splits: Split of each entry.
+        subsets: Its subset.
+        spoken: Canonical codes of its languages.
+    """
 
-    def __getitem__(self, name: str) -> float:
-        return self._values[self._names[name]]
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...]
+    spoken: tuple[tuple[str, ...], ...]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The subset of each entry; ``split/subset`` if there are several splits."""
+        pairs = zip(self.splits, self.subsets, strict=True)
+        return tuple(map("/".join, pairs)) if len({*self.splits}) > 1 else self.subsets
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._values)
+    @cached_property
+    def languages(self) -> Mapping[str, tuple[str, ...]]:
+        """Canonical codes by subset, as in :meth:`TaskScores.values`."""
+        return dict(zip(self.keys, self.spoken, strict=True))
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,8 @@ class TaskScores:
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
         date: Date of the run, or else of the file.
         folder: Folder of the file; outcomes of single items are in ``items/<task>.npz`` below it.
-        entries: (split, subset, languages, metric -> value) as in the file, possible scores only.
+        frame: Splits, subsets and languages of the n entries of the file.
+        columns: (n,) scores by metric, float64; NaN where an entry has no possible one.
         impossible: Reasons why main scores are impossible, by subset as in :meth:`values`.
         left_out: Names of all impossible scores, with their subsets and values.
         mteb_version: Version of mteb that scored it; None if the file does not say.
@@ -103,7 +117,8 @@ class TaskScores:
     baseline: str | None
     date: datetime
     folder: Path
-    entries: tuple[tuple[str, str, tuple[str, ...], Mapping[str, float]], ...]
+    frame: Frame
+    columns: Mapping[str, npt.NDArray[np.float64]]
     impossible: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     mteb_version: str | None = None
@@ -111,29 +126,10 @@ class TaskScores:
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
-        return dict(self._main) if metric == MAIN else self._column(metric)
-
-    def _column(self, metric: str) -> dict[str, float]:
-        keyed = zip(self._keys, self.entries, strict=True)
-        return {key: scores[metric] for key, (*_, scores) in keyed if metric in scores}
-
-    @cached_property
-    def _main(self) -> dict[str, float]:
-        return self._column(MAIN)
-
-    @cached_property
-    def _keys(self) -> list[str]:
-        return _keys(self.entries)
-
-    @property
-    def metrics(self) -> set[str]:
-        """Names of the metrics that any subset has."""
-        return {metric for *_, scores in self.entries for metric in scores}
-
-    @property
-    def languages(self) -> dict[str, tuple[str, ...]]:
-        """Canonical codes by subset, as in :meth:`values`."""
-        return dict(zip(self._keys, (languages for _, _, languages, _ in self.entries), strict=True))
+        if metric not in self.columns:
+            return {}
+        keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True)
+        return {key: value for key, value in keyed if value == value}
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,7 @@ class Results:
         return sorted({task for _, task in self.tables})
 
 
-def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results:
+def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Choice | None = None) -> Results:
     """Read ``<org__name>/<revision>/<Task>.json`` of all models, as mteb, its public repository and we write them.
 
     If a model has a task under several revisions, the newest counts, by the date in the file or else the file's; a
@@ -173,13 +169,17 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     Args:
         root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
         tasks: Tasks to read; None for all.
+        chosen: Names of the models to read, from the specs of all; None for all.
 
     Raises:
         ResultsError: There are no results at all.
     """
     paths = result_files(root)
     models = {folder: _model(folder) for folder in {path.parent for path in paths}}
-    read = [_read(path, models[path.parent]) for path in paths if tasks is None or path.stem in tasks]
+    names = chosen and chosen({model.name: model.spec for model in models.values()})
+    paths = [path for path in paths if names is None or models[path.parent].name in names]
+    frames: dict[Frame, Frame] = {}
+    read = [_read(path, models[path.parent], frames) for path in paths if tasks is None or path.stem in tasks]
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
     folders: dict[tuple[str, str], list[str]] = defaultdict(list)
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # (model, older, newer revision) -> tasks
@@ -216,10 +216,10 @@ def _model(folder: Path) -> ModelMeta:
     return ModelMeta(folder.parent.name.replace("__", "/", 1))
 
 
-def _read(path: Path, model: ModelMeta) -> tuple[datetime, Path, TaskScores | str]:
+def _read(path: Path, model: ModelMeta, frames: dict[Frame, Frame]) -> tuple[datetime, Path, TaskScores | str]:
     """Date and path of a file, and its scores or the reason why they are unreadable."""
     try:
-        table = read_result(path, model)
+        table = read_result(path, model, frames)
     except FileError as error:
         date = _modified(path)
         with suppress(FileError, ValueError, OverflowError, OSError):
@@ -250,8 +250,10 @@ def read_meta(folder: Path) -> ModelMeta:
     return ModelMeta(name, fields, arguments, spec, frozenset(map(str, trained_on)))
 
 
-def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
+def read_result(path: Path, model: ModelMeta | None = None, frames: dict[Frame, Frame] | None = None) -> TaskScores:
     """Read a file ``<Task>.json`` of a model, by default of the one that the folders name.
+
+    ``frames`` are those of results that were read before, to which a new one is added.
 
     Raises:
         FileError: The file is not a whole result of its task; the message does not repeat the path.
@@ -263,33 +265,32 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
         date = _date(path, data)
         if data.get("task_name", path.stem) != path.stem:
             raise ValueError(f"it is a result of {data['task_name']!r}")
-        parts = [
-            (split, _text(entry["hf_subset"]), entry) for split in data["scores"] for entry in data["scores"][split]
-        ]
-        named = Counter(part[:2] for part in parts)
-        if twice := [f"{subset!r} of {split}" for (split, subset), times in named.items() if times > 1]:
+        entries = [entry for of_split in data["scores"].values() for entry in of_split]
+        frame = Frame(
+            tuple([split for split, of_split in data["scores"].items() for _ in of_split]),
+            _texts([entry["hf_subset"] for entry in entries]),
+            tuple([_texts(entry.get("languages", ())) for entry in entries]),
+        )
+        frame = frame if frames is None else frames.setdefault(frame, frame)
+        named = [*zip(frame.splits, frame.subsets, strict=True)]
+        if len({*named}) < len(named):
+            twice = [f"{subset!r} of {split}" for (split, subset), times in Counter(named).items() if times > 1]
             raise ValueError(f"it lists {', '.join(twice[:MOST_NAMED])} more than once")
-        left_out: list[str] = []
-        known: dict[tuple[str, ...], dict[str, int]] = {}
-        numbers = [Numbers(_numbers(entry, subset, left_out), known) for _, subset, entry in parts]
-        reasons = [
-            None if MAIN in scores else why_impossible(entry)
-            for scores, (*_, entry) in zip(numbers, parts, strict=True)
-        ]
+        columns, left_out = _columns(entries, frame.subsets)
+        missing = np.flatnonzero(np.isnan(columns[MAIN])) if MAIN in columns else range(len(entries))
+        reasons = {frame.keys[place]: why_impossible(entries[place]) for place in missing}
         return TaskScores(
             model=model.name,
             revision=folder.name,
             task=path.stem,
             dataset_revision=_text_or_none(data.get("dataset_revision")),
-            trained_on=path.stem in model.trained_on or any(entry.get(FITTED) for *_, entry in parts),
-            baseline=model.spec.baseline if model.spec and model.spec.baseline != model.name else None,
+            trained_on=path.stem in model.trained_on or any(entry.get(FITTED) for entry in entries),
+            baseline=model.baseline,
             date=date,
             folder=path.parent,
-            entries=tuple(
-                (split, subset, _texts(entry.get("languages", ())), scores)
-                for scores, (split, subset, entry) in zip(numbers, parts, strict=True)
-            ),
-            impossible={key: reason for key, reason in zip(_keys(parts), reasons, strict=True) if reason},
+            frame=frame,
+            columns=columns,
+            impossible={key: reason for key, reason in reasons.items() if reason},
             left_out=left_out,
             mteb_version=_text_or_none(data.get("mteb_version")),
             spec=model.spec,
@@ -307,7 +308,7 @@ def check_main_scores(table: TaskScores) -> None:
         FileError: A main score is missing or impossible.
     """
     reasons = [f"{subset}: {reason}" for subset, reason in table.impossible.items()]
-    if reasons or not table.entries or len(table.values()) < len(table.entries):
+    if reasons or len(table.values()) < max(1, len(table.frame.subsets)):
         raise FileError(f"impossible score of {reasons[0]}" if reasons else "a main score is missing")
 
 
@@ -335,20 +336,25 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(values) if {*map(type, values)} <= {str} else tuple(map(_text, values))
 
 
-def _keys(entries: Sequence[tuple[Any, ...]]) -> list[str]:
-    """The subset of each (split, subset, ...); ``split/subset`` if there are several splits."""
-    several = len({split for split, *_ in entries}) > 1
-    return [f"{split}/{subset}" if several else subset for split, subset, *_ in entries]
-
-
-def _numbers(entry: Mapping[str, Any], subset: str, left_out: list[str]) -> dict[str, float]:
-    """The possible scores of a subset; impossible ones are added to ``left_out``."""
-    numbers: dict[str, float] = {}
-    for key, value in entry.items():
-        if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
+def _columns(
+    entries: Sequence[Mapping[str, Any]], subsets: Sequence[str]
+) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
+    """The possible scores by metric, and the names of the impossible ones in the file's order."""
+    columns, left_out = {}, []
+    for name in dict.fromkeys(chain.from_iterable(entries)):
+        values = [entry.get(name) for entry in entries]
+        kinds = {*map(type, values)}
+        if not kinds & {int, float}:
             continue
-        if 0 <= value <= 1 or why_impossible(entry, key) is None:  # no range ends within [0, 1]
-            numbers[key] = float(value)
-        elif key == MAIN or not isnan(value):  # mteb writes NaN where a metric is undefined
-            left_out.append(f"{key} of {subset} ({str(value)[:40]})")
-    return numbers
+        if kinds != {float}:
+            values = [value if type(value) is float or is_number(value) else nan for value in values]
+        column, (low, high) = np.array(values, np.float64), bounds(name)
+        for place in np.flatnonzero(~((column >= low) & (column <= high))).tolist():
+            value = entries[place].get(name)
+            if type(value) in {int, float} and why_impossible(entries[place], name) is not None:
+                column[place] = nan
+                if name == MAIN or value == value:  # mteb writes NaN where a metric is undefined
+                    left_out.append((place, f"{name} of {subsets[place]} ({str(value)[:40]})"))
+        if not np.isnan(column).all():
+            columns[name] = column
+    return columns, [text for _, text in sorted(left_out, key=itemgetter(0))]

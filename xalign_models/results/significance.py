@@ -14,7 +14,8 @@ import numpy.typing as npt
 ALPHA = 0.05
 ZERO = 1e-12
 """Differences below this are rounding of shares that cancel."""
-_MANY = 50
+MANY = 50
+"""Number of non-zero differences from which on the normal limit is used."""
 _STEPS = 4000
 
 
@@ -35,7 +36,7 @@ def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
     moved = gaps[np.abs(gaps) > ZERO]
     if len(moved) == 0:
         return 1.0
-    if len(moved) >= _MANY:
+    if len(moved) >= MANY:
         return math.erfc(abs(float(moved.sum())) / math.sqrt(2 * float(moved @ moved)))
     sizes = np.rint(_STEPS * np.abs(moved) / np.abs(moved).max()).astype(np.int64)
     sizes //= np.gcd.reduce(sizes)
@@ -51,11 +52,11 @@ def sign_flip_tests(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """:func:`sign_flip_test` of each row of (m, n) paired differences."""
     from scipy.special import erfc
 
-    moved = np.abs(gaps) > ZERO
-    kept = np.where(moved, gaps, 0)
+    kept = np.where(moved := np.abs(gaps) > ZERO, gaps, 0)
+    squares = np.einsum("ij,ij->i", kept, kept)
     with np.errstate(invalid="ignore"):
-        p: npt.NDArray[np.float64] = erfc(np.abs(kept.sum(axis=1)) / np.sqrt(2 * np.square(kept).sum(axis=1)))
-    for row in np.flatnonzero(moved.sum(axis=1) < _MANY):
+        p: npt.NDArray[np.float64] = erfc(np.abs(kept.sum(axis=1)) / np.sqrt(2 * squares))
+    for row in np.flatnonzero(np.count_nonzero(moved, axis=1) < MANY):
         p[row] = sign_flip_test(gaps[row])
     return p
 

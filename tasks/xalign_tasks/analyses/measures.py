@@ -37,7 +37,7 @@ def measured(model: str, table: TaskScores) -> list[dict[str, object]]:
     """A row per direction: ``from English`` (to all others), ``into English``, ``without English``; else ``all``."""
     rows: list[dict[str, object]] = []
     for direction, subsets in _directions(table).items():
-        values = {metric: table.values(metric) for metric in sorted(table.metrics - {MAIN})}
+        values = {metric: table.values(metric) for metric in sorted(table.columns.keys() - {MAIN})}
         means = {
             metric: fmean(of_metric[subset] for subset in subsets)
             for metric, of_metric in values.items()

@@ -23,7 +23,7 @@ from xalign_models.atlas.scores import estimate, scores_of, with_models, with_ta
 from xalign_models.atlas.table import Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError
 from xalign_models.page import write_page
-from xalign_models.results.reading import Results, TaskScores
+from xalign_models.results.reading import Frame, Results, TaskScores
 
 WISHES = [
     Wish(("swh-Latn", "tel-Telu", "yor-Latn")),
@@ -40,8 +40,8 @@ HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=\"
 
 def written(folder: Path, atlas: Atlas) -> Path:
     date = datetime(2026, 1, 1, tzinfo=UTC)
-    entry = ("test", "deu-Latn", ("deu-Latn",), {"main_score": 0.5})
-    table = TaskScores("xalign/plain__tiny", "T", "r", "d", True, None, date, folder / "m", (entry,))
+    frame, scores = Frame(("test",), ("deu-Latn",), (("deu-Latn",),)), {"main_score": np.array([0.5])}
+    table = TaskScores("xalign/plain__tiny", "T", "r", "d", True, None, date, folder / "m", frame, scores)
     return write_page(Results(folder, {("xalign/plain__tiny", "T"): table}, {}), folder / "page", atlas=atlas)
 
 

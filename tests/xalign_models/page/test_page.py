@@ -21,7 +21,7 @@ from tests.xalign_models.page.conftest import first_paint, settle, show, texts
 from xalign_models.boards.leaderboard import by_language, leaderboard
 from xalign_models.page import write_page
 from xalign_models.page.serving import server
-from xalign_models.results.reading import Results, TaskScores, read_results
+from xalign_models.results.reading import Frame, Results, TaskScores, read_results
 from xalign_models.tables.board import Board, Cell, Evidence, Row
 from xalign_models.tables.formats import to_markdown
 
@@ -181,9 +181,12 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
         (f"xalign/plain__{HOSTILE}", None),
         (f"xalign/{HOSTILE}__{HOSTILE}", f"xalign/plain__{HOSTILE}"),
     ):
-        entries = tuple(("test", f"{HOSTILE}{i}", (HOSTILE,), {"main_score": 0.5, "x": 0.5}) for i in range(3))
+        frame = Frame(("test",) * 3, tuple(f"{HOSTILE}{i}" for i in range(3)), ((HOSTILE,),) * 3)
+        scores = dict.fromkeys(("main_score", "x"), np.full(3, 0.5))
         date = datetime(2026, 1, 1, tzinfo=UTC)
-        tables[model, HOSTILE] = TaskScores(model, HOSTILE, HOSTILE, HOSTILE, True, base, date, tmp_path / "m", entries)
+        tables[model, HOSTILE] = TaskScores(
+            model, HOSTILE, HOSTILE, HOSTILE, True, base, date, tmp_path / "m", frame, scores
+        )
     described = {HOSTILE: {"description": HOSTILE, "domains": [HOSTILE], "type": HOSTILE}}
     driver = browser(write_page(Results(tmp_path, tables, {}), tmp_path / "page", described))
     for view in VIEWS:

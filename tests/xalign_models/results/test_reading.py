@@ -24,7 +24,7 @@ def test_scores_by_subset_and_metric(put, tmp_path) -> None:
     table = results.tables[PLAIN, "T"]
     assert (table.dataset_revision, table.trained_on, table.baseline) == ("d1", True, None)
     assert table.values() == table.values("accuracy") == {"en": 0.5, "de": 0.25}
-    assert table.metrics == {"main_score", "accuracy"}
+    assert table.columns.keys() == {"main_score", "accuracy"}
     assert (results.models, results.tasks) == ([PLAIN], ["T"])
 
 
@@ -194,7 +194,7 @@ def test_no_numbers_are_left_out(put, tmp_path) -> None:
     (folder / "T.json").write_text(json.dumps(entry))
     table = read_results(tmp_path).tables[PLAIN, "T"]
     assert table.values() == {"en": 0.4}
-    assert table.metrics == {"main_score", "precision_at_1"}
+    assert table.columns.keys() == {"main_score", "precision_at_1"}
 
 
 def test_several_splits_stay_apart(put, tmp_path) -> None:
@@ -230,3 +230,11 @@ def test_tables_need_neither_mteb_nor_torch_nor_pandas() -> None:
     ours = "xalign_models.boards.gate, xalign_models.boards.leaderboard"
     code = f"import sys, {ours}; print({heavy} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_results_of_the_same_subsets_share_them(put, tmp_path) -> None:
+    put(PLAIN, "T", {"en": 0.5, "de": 0.25})
+    put("xalign/lir-1__tiny", "T", {"en": 0.5, "de": 0.75})
+    put("xalign/lir-2__tiny", "T", {"de": 0.75, "en": 0.5})
+    first, second, other = (table.frame for table in read_results(tmp_path).tables.values())
+    assert len({id(frame) for frame in (first, second, other)}) == 2
