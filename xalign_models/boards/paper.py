@@ -11,6 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xalign_models import __version__, boards, published
 from xalign_models.boards.leaderboard import choose, choose_models, leaderboard
 from xalign_models.errors import ResultsError
@@ -88,9 +90,7 @@ def _named(results: Results, base: str | None, name: str) -> str:
     """The model of a name, or of a label among the models of the same backbone; the shortest if several have it."""
     same = {model for (model, _), table in results.tables.items() if base and table.baseline == base}
     labelled = [model for model in same if model.removeprefix("xalign/").partition("__")[0] == name]
-    return (
-        min(labelled, key=lambda model: (len(model), model)) if labelled else choose_models(results.models, [name])[0]
-    )
+    return min(labelled or choose_models(results.models, [name]), key=lambda model: (len(model), model))
 
 
 def _common(tables: Sequence[TaskScores], new: str) -> list[TaskScores]:
@@ -100,11 +100,12 @@ def _common(tables: Sequence[TaskScores], new: str) -> list[TaskScores]:
         raise ResultsError(
             f"The models share no language of the same text of {tables[0].task}; score them again on it."
         )
-    kept = ([e for key, e in zip(table.languages, table.entries, strict=True) if key in common] for table in tables)
-    return [
-        replace(table, entries=tuple(entries), baseline=None if table.model == new else new)
-        for table, entries in zip(tables, kept, strict=True)
-    ]
+    shown = []
+    for table in tables:
+        kept = np.isin(table.frame.keys, sorted(common))
+        columns = {name: np.where(kept, values, np.nan) for name, values in table.columns.items()}
+        shown.append(replace(table, columns=columns, baseline=None if table.model == new else new))
+    return shown
 
 
 def _labels(specs: Mapping[str, ModelSpec | None]) -> dict[str, str]:
