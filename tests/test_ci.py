@@ -165,3 +165,19 @@ def test_the_action_that_the_workflow_uses_is_here() -> None:
     assert (ROOT / path / "action.yml").is_file()
     assert used["with"].keys() <= ACTION["inputs"].keys()
     assert {name for name, spec in ACTION["inputs"].items() if spec.get("required")} <= used["with"].keys()
+
+
+def test_a_release_publishes_from_tags_alone_what_was_checked_and_run():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    script = "\n".join(step.get("run", "") for step in build["steps"])
+    places = [script.index(part) for part in ("uv build", "twine check --strict", "uv pip install", "bin/xalign run")]
+    assert places == sorted(places)
+    assert publish["needs"] == "build"
+    assert "startsWith(github.ref, 'refs/tags/v')" in publish["if"]
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "permissions" not in build  # only the job that publishes may ask for an identity
+    assert publish["permissions"]["id-token"] == "write"
+    assert publish["environment"] == "pypi"
+    used = [step["uses"] for job in (build, publish) for step in job["steps"] if "uses" in step]
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", name) for name in used)

@@ -142,9 +142,9 @@ def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
         )
 
 
-def save(figure: Figure, folder: Path, stem: str) -> Path:
-    """Write ``<stem>.svg``; the same figure gives the same bytes."""
-    path = folder / f"{stem}.svg"
+def save(figure: Figure, folder: Path, stem: str, form: Literal["svg", "pdf"] = "svg") -> Path:
+    """Write ``<stem>.svg`` or ``.pdf``; the same figure gives the same bytes."""
+    path = folder / f"{stem}.{form}"
     with styled(), atomic_file(path) as temporary:
-        figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None})
+        figure.savefig(temporary, format=form, dpi=DPI, metadata={"Date" if form == "svg" else "CreationDate": None})
     return path

@@ -19,10 +19,17 @@ from torch.utils.data import DataLoader
 from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
+from xalign_models.models.borrowed import task_classes
 from xalign_models.results.items import save_items
 from xalign_tasks.facts import FACTS, METADATA
 
 logger = logging.getLogger(__name__)
+
+INHERITED = (
+    *("date", "domains", "task_subtypes", "license", "annotations_creators", "dialect", "sample_creation"),
+    "bibtex_citation",
+)
+"""Fields of mteb's metadata that a task takes from its source among mteb's tasks."""
 
 Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 """Scores and item data, by subset."""
@@ -32,13 +39,16 @@ def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str],
     """Metadata of a task; its facts are those of :mod:`xalign_tasks.facts`.
 
     ``languages`` are the canonical codes of each subset, or codes that are a subset each; further fields of mteb's
-    metadata override the defaults.
+    metadata override the defaults, and those override the fields of the task's source in :data:`INHERITED`.
     """
     subsets = dict(languages) if isinstance(languages, Mapping) else {code: [code] for code in languages}
     facts = FACTS.get(name)
     listed = {"description": facts.description, "main_score": facts.score} if facts else {}
     defaults: dict[str, Any] = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
     defaults |= METADATA.get(name, {})
+    for source in defaults.get("adapted_from", [])[:1]:
+        metadata = task_classes()[source].metadata
+        defaults = {field: getattr(metadata, field) for field in INHERITED} | defaults
     return TaskMetadata(**{"name": name, "eval_langs": subsets, **defaults, **listed, **fields})
 
 
@@ -175,11 +185,21 @@ class CorpusTask(StampedTask):
             raise ModelError(f"The model's vector of {texts[bad[0]][:80]!r} is not finite; load it in float32.")
         return embedded
 
-    def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:
-        return {"num_samples": 0}  # mteb's statistics are of data sets on the hub
-
     def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
+
+
+class Reader:
+    """An encoder that keeps the texts it is given; its vectors (n, 8) say nothing."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, inputs: Iterable[Mapping[str, Any]], **kwargs: Any) -> npt.NDArray[np.float32]:
+        """Standard normal vectors, float32."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        self.texts += texts
+        return np.random.default_rng(len(self.texts)).standard_normal((len(texts), 8), dtype=np.float32)
 
 
 class JointTask(CorpusTask, AbsTaskBitextMining):
@@ -187,6 +207,31 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
 
     abstask_prompt = ""
     parallel_subsets = True  # the model gets each text's language from `embed`
+
+    def calculate_descriptive_statistics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Statistics of the texts that a model gets, by split and subset; nothing is written to mteb's own folder.
+
+        Raises:
+            DataError: The text is missing.
+        """
+        found = {}
+        for split in self.eval_splits:
+            subsets = {subset: self._statistics(split, [subset]) for subset in self.hf_subsets}
+            found[split] = {**self._statistics(split, self.hf_subsets), "hf_subset_descriptive_stats": subsets}
+        return found
+
+    def _statistics(self, split: str, subsets: Sequence[str]) -> dict[str, float]:
+        model: Any = Reader()
+        self.evaluate(model, split, list(subsets), encode_kwargs={})
+        lengths = np.array([len(text) for text in model.texts])
+        return {
+            "num_samples": len(lengths),
+            "number_of_characters": int(lengths.sum()),
+            "min_text_length": int(lengths.min()),
+            "average_text_length": float(lengths.mean()),
+            "max_text_length": int(lengths.max()),
+            "unique_texts": len(set(model.texts)),
+        }
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores and item data of the subsets; it may leave some out, and the scores may include those of others."""

@@ -438,3 +438,17 @@ def test_the_card_is_saved_with_the_model_and_hostile_ones_are_not(workdir, tiny
     again.xalign_claims = {"card": {"use": 1}}
     xalign_models.save(again, workdir / "other")
     assert "| use |" not in (workdir / "other" / "README.md").read_text()
+
+
+def test_an_explicit_method_has_the_card_of_its_own_candidate(workdir, tiny_model, write_text, xalign):
+    """As ``auto`` would write it, whether or not it would choose the method."""
+    import json
+
+    text = write_text(workdir / "fit", 60)
+    status, _, err = xalign("fit", "lsar", "--backbone", str(tiny_model), "--corpus", f"own:{text}", "-o", "saved")
+    assert status == 0, err
+    card = json.loads((workdir / "saved" / "xalign.json").read_text())["card"]
+    assert [row["use"] for row in card] == [*KINDS]
+    found = api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", tried=[Candidate("lsar")], limit=None)
+    assert card == [row.cells() for row in found.verdicts[1].card]
+    assert "| use | score |" in (workdir / "saved" / "README.md").read_text()

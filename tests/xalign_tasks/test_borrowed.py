@@ -25,7 +25,7 @@ def test_each_query_has_its_own_ndcg():
 @pytest.mark.parametrize(
     ("task", "hook"),
     [
-        ("AbsTask", "_calculate_descriptive_statistics_from_split"),
+        ("AbsTask", "calculate_descriptive_statistics"),
         ("AbsTask", "_push_dataset_to_hub"),
         ("AbsTaskSTS", "_save_task_predictions"),
         ("AbsTaskRetrieval", "_save_task_predictions"),

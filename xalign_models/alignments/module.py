@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ from sentence_transformers.base.modules.module import Module
 from torch import Tensor
 
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
+from xalign_models.assets import CARD
 from xalign_models.errors import AlignmentError, AssetError, LanguageError
 from xalign_models.identification import UNDETERMINED, Unidentified, identify
 from xalign_models.languages import canonical, is_canonical
@@ -56,6 +58,9 @@ class Aligned(Module):
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
     """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
+
+    provenance: str = ""
+    """The model's card (JSON), kept beside the maps, so that it survives sentence-transformers' own way of saving."""
 
     tensors: ClassVar[tuple[str, ...]] = ("weight", "basis", "shift")
     """Names of the buffers, one per factor; a factor that the alignment lacks is None."""
@@ -326,8 +331,10 @@ class Aligned(Module):
         return self.dim
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write config.json and the weights (safetensors by default)."""
+        """Write config.json, the weights (safetensors by default) and the model's card."""
         self.save_config(output_path)
+        if self.provenance:
+            Path(output_path, CARD).write_text(self.provenance, encoding="utf-8")
         self.save_torch_weights(output_path, safe_serialization=safe_serialization)
 
     @classmethod
@@ -341,6 +348,8 @@ class Aligned(Module):
         hub = {name: kwargs[name] for name in names if name in kwargs}
         module = cls(**cls.load_config(model_name_or_path, **hub))
         loaded: Self = cls.load_torch_weights(model_name_or_path, model=module, **hub)
+        if card := cls.load_file_path(model_name_or_path, CARD, **hub):
+            loaded.provenance = Path(card).read_text(encoding="utf-8")
         if not all(tensor.isfinite().all() for tensor in loaded.buffers()):
             raise AlignmentError(f"the maps in {model_name_or_path} are not finite; fit and save the model again.")
         return loaded

@@ -255,7 +255,7 @@ class Inspected:
             now = directory_entries(self.directory)
             changed = {name for name in now.keys() | self._entries.keys() if now.get(name) != self._entries.get(name)}
             read = {name for name, state in self._opened if self._entries.get(name, [])[:-1] != state}
-            if not (changed := changed | read - {CARD}):
+            if not (changed := changed | {name for name in read if PurePosixPath(name).name != CARD}):
                 return
             raise ModelError(
                 f"{self.label} changed while it was in use ({min(changed)}); its vectors are not stored. Run the "

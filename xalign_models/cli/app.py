@@ -24,7 +24,7 @@ from xalign_models.cli.index import group as index_group
 from xalign_models.cli.leaderboard import leaderboard
 from xalign_models.cli.lira import translate
 from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
-from xalign_models.cli.publishing import mteb_command, publish, submit
+from xalign_models.cli.publishing import mteb_command, paper, publish, submit
 from xalign_models.cli.recommend import recommend
 from xalign_models.cli.run import run
 from xalign_models.cli.serve import serve
@@ -43,7 +43,7 @@ GROUPS = {
     "Deploy": ("apply", "export", "serve", "parity"),
     "Index": ("index",),
     "Guard": ("gate",),
-    "Publish": ("publish", "submit"),
+    "Publish": ("paper", "publish", "submit"),
     "List": ("models", "tasks", "corpora"),
     "Maintain": ("assets", "store", "atlas", "import", "mteb"),
 }
@@ -70,8 +70,8 @@ app = typer.Typer(
 )
 _command: Callable[..., None]
 for _command in (
-    analyse, apply, audit, choose, corpora, export, leaderboard, models, parity, publish, recommend, reproduce, run,
-    serve, submit, tasks, translate, verify,
+    analyse, apply, audit, choose, corpora, export, leaderboard, models, paper, parity, publish, recommend, reproduce,
+    run, serve, submit, tasks, translate, verify,
 ):  # fmt: skip
     app.command()(_command)
 app.command("try")(try_)

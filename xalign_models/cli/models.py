@@ -171,8 +171,14 @@ def fit(
             **text,
             **dict(_parameter(assignment) for assignment in param or ()),
         )
-        if "card" in model.xalign_claims:
-            print_rows(model.xalign_claims["card"], as_json=False)
+        card = model.xalign_claims.get("card")
+        if card is None:
+            options = {"device": device, "overrides": backbone_options.fields(), "use": use}
+            rows = api.harm_card(model.xalign_spec, backbone=backbone, **options)
+            card = [row.cells() for row in rows]
+        if card:
+            model.xalign_claims = {**model.xalign_claims, "card": card}
+            print_rows(card, as_json=False)
         save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
     say(f"{model.xalign_spec.name}: {output}")
 

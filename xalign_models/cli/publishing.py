@@ -1,4 +1,4 @@
-"""``xalign publish | submit | mteb``."""
+"""``xalign publish | submit | paper | mteb``."""
 
 import sys
 import tempfile
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, Output, print_json, say
+from xalign_models.cli.common import Json, Output, Tasks, print_json, say, split_list
 from xalign_models.errors import ModelError, ResultsError
 
 SHOWN = 20
@@ -77,6 +77,34 @@ def submit(
             say(f"... and {len(refusals) - SHOWN} more; --json has all.")
         say(f"{len(refusals)} problems." if refusals else "The repository's checks pass.")
     raise typer.Exit(1 if refusals else 0)
+
+
+def paper(
+    new: Annotated[str, Option("--new", help="Your model: its name, directory or hub id.")],
+    to: Annotated[Path, Option("--to", help="Directory to write paper.tex and its parts to.")],
+    against: Annotated[
+        list[str] | None,
+        Option("--against", help="Models to compare with, or methods on the same backbone, such as lsar,affine."),
+    ] = None,
+    tasks: Tasks = None,
+    output: Output = ".",
+) -> None:
+    """Write a model's comparison with others as LaTeX: table, figure, methods, references.
+
+    All means are over the languages that every model has. The unaligned backbone is compared, too. `reproduce.sh`
+    repeats the comparison, and `provenance.json` lists the revisions of models and text.
+    """
+    from xalign_models.boards.paper import compare, write_paper
+    from xalign_models.models.mteb import described
+    from xalign_models.results.reading import read_results
+
+    names, chosen = split_list(against), split_list(tasks)
+    comparison = compare(read_results(Path(output)), new, names, chosen or None)
+    scored = list(dict.fromkeys(task for _, task in comparison.tables))
+    others = [row.name for row in comparison.board.rows if row.name != comparison.new]
+    command = ["xalign", "paper", "--new", comparison.new, "--against", ",".join(others), "--tasks", ",".join(scored)]
+    write_paper(comparison, to, described(scored), [*command, "--output", output, "--to", "."])
+    say(f"wrote {to / 'paper.tex'}: {comparison.label} against {len(others)} models on {', '.join(scored)}")
 
 
 def mteb_command(context: typer.Context) -> None:

@@ -123,6 +123,7 @@ def recommend(
     judge: str | Sequence[str] | None = None,
     use: str = "retrieval",
     prompts: Sequence[str] | None = None,
+    tried: Sequence[recommendation.Candidate] | None = None,
 ) -> Recommendation:
     """Recommend an alignment for a backbone, by scores on held-out rows of text; see :mod:`xalign_models.recommend`.
 
@@ -140,6 +141,7 @@ def recommend(
             kind. Text without translations may have one labelled task, which then judges all methods without pairs.
         use: Kind of use whose losses exclude an alignment, beside those of retrieval and similarity.
         prompts: Names of the backbone's prompts to fit; by default those of queries and documents.
+        tried: The candidates, for text with translations; by default those of :mod:`xalign_models.recommend`.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
@@ -196,6 +198,7 @@ def recommend(
     return recommendation.recommend(
         data[0],
         pivot,
+        tried=tried,
         seed=seed,
         judge=judged[0] if judged else None,
         documents=data[1] if len(roles) > 1 else None,
@@ -203,6 +206,25 @@ def recommend(
         use=use,
         labelled=[labelled(name, spoken, encoder) for name in tasks],
     )
+
+
+def harm_card(spec: ModelSpec, *, backbone: str, **options: Any) -> tuple[CardRow, ...]:
+    """The do-no-harm card of an alignment, judged on held-out rows of its own fit text.
+
+    Empty if the text lacks translations or is too short to judge. ``options`` are those of :func:`recommend`.
+    """
+    fitted = spec.alignment
+    if fitted is None or any(corpora.load(name).kind == "monolingual" for name in fitted.corpora):
+        return ()
+    candidate = recommendation.Candidate(fitted.method, fitted.params)
+    pivot = str(dict(fitted.params).get("pivot", corpora.ENGLISH))
+    text: dict[str, Any] = {"corpus": fitted.corpora, "languages": fitted.languages, "limit": fitted.limit}
+    try:
+        found = recommend(backbone=backbone, pivot=pivot, tried=[candidate], **text, **options)
+    except (AlignmentError, DataError, LanguageError) as error:
+        logger.warning("The model has no do-no-harm card: %s", error)
+        return ()
+    return found.verdicts[1].card
 
 
 def aligned_spec(

@@ -87,7 +87,8 @@ def read_card(directory: Path) -> Card:
     """
     files = Inspected(directory)
     try:
-        claims = files.settings(assets.CARD)
+        maps = policy.folder_of_maps(files)
+        claims = files.settings(assets.CARD) or (files.settings(f"{maps}/{assets.CARD}") if maps else {})
     except ModelError:
         claims = {}
     card = Card(files, policy.has_own_modules(files), policy.folder_of_maps(files), claims)

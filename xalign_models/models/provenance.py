@@ -49,9 +49,12 @@ def write_card(
             claims["training_datasets"] = sorted(trained_on(spec) or ())
         claims["spec"] = spec.to_dict()
     files = assets.Inspected(directory)
-    claims["maps"] = maps_fingerprint(files, policy.folder_of_maps(files))
+    folder = policy.folder_of_maps(files)
+    claims["maps"] = maps_fingerprint(files, folder)
     claims["content"] = files.fingerprint()
-    atomic_write_text(directory / assets.CARD, json.dumps(claims, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(claims, indent=2, ensure_ascii=False) + "\n"
+    for place in [directory, *([directory / folder] if folder else [])]:
+        atomic_write_text(place / assets.CARD, text)
     if readme:
         (directory / "README.md").write_text(_readme(model, spec, claims, called or directory.name), encoding="utf-8")
 

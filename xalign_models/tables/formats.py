@@ -124,27 +124,28 @@ def to_latex(board: Board) -> str:
     """
     columns, texts = len(board.columns), len(board.heads())
     heads = " & ".join(
-        rf"\rotatebox{{60}}{{{_latex(column)}}}" if columns > 4 else _latex(column) for column in board.columns
+        rf"\rotatebox{{60}}{{{latex(column)}}}" if columns > 4 else latex(column) for column in board.columns
     )
     lines = [
         rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
-        rf"{' & '.join(map(_latex, board.heads()))} & {heads} \\",
+        rf"{' & '.join(map(latex, board.heads()))} & {heads} \\",
     ]
     for group, rows in groupby(board.rows, attrgetter("group")):
         lines.append(r"\midrule")
         if group:
-            lines.append(rf"\multicolumn{{{texts + columns}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\")
+            lines.append(rf"\multicolumn{{{texts + columns}}}{{l}}{{\textbf{{{latex(group)}}}}} \\")
         for row in rows:
             cells = [row.cells.get(column) for column in board.columns]
-            lines.append(" & ".join([*map(_latex, board.texts(row, row.label)), *map(_latex_score, cells)]) + r" \\")
+            lines.append(" & ".join([*map(latex, board.texts(row, row.label)), *map(_latex_score, cells)]) + r" \\")
             if any(cell and cell.difference is not None for cell in cells):
                 lines.append(" & ".join([*[""] * texts, *map(_latex_difference, cells)]) + r" \\")
     notes = [rf"% {escape(line)}" for line in board.legend]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
 
 
-def _latex(text: str) -> str:
+def latex(text: str) -> str:
+    """Text with LaTeX's special characters escaped."""
     return "".join(_LATEX.get(character, character) for character in escape(text))
 
 
@@ -161,7 +162,7 @@ def _latex_difference(cell: Cell | None) -> str:
         return ""
     interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+.1f}, {cell.high:+.1f}]"
     coverage = "" if cell.covered is None else f" {cell.covered}/{cell.of}"
-    mark = _latex(MARKS[cell.test]) if cell.test else ""
+    mark = latex(MARKS[cell.test]) if cell.test else ""
     same = "" if cell.same is None else f", same {cell.same:+.1f}"
     return rf"{{\scriptsize ${cell.difference:+.1f}${mark}{interval}{same}{coverage}}}"
 

@@ -8,6 +8,8 @@ import sys
 from contextlib import closing
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.xalign_models.index.conftest import DIM, rows

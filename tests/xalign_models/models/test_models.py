@@ -18,6 +18,7 @@ from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
+from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.names import find_spec, locate, namespace
 from xalign_models.models.recipe import Recipe
@@ -422,3 +423,15 @@ def test_mteb_loads_a_registered_model():
     vectors = model.encode_texts(["A cat sat.", "A cat was sitting.", "Shares fell."], [None] * 3)
     similar = vectors @ vectors.T
     assert similar[0, 1] > 0.7 > 0.3 > similar[0, 2]
+
+
+def test_provenance_survives_sentence_transformers_own_way_of_saving(saved, workdir):
+    """Not the class, the files keep it: another library may load and save the model."""
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(saved), trust_remote_code=True, device="cpu").save_pretrained(str(workdir / "again"))
+    before, after = read_card(saved), read_card(workdir / "again")
+    assert not (workdir / "again" / assets.CARD).exists()
+    assert after.content == before.content
+    assert after.claims == before.claims
+    assert load(str(workdir / "again"), device="cpu").xalign_spec == before.spec

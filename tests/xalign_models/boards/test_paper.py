@@ -1,0 +1,130 @@
+"""``xalign paper``: numbers over the common languages, paired with the new model, in LaTeX that parses."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xalign_models.boards.paper import compare, write_paper
+from xalign_models.errors import ResultsError
+from xalign_models.results.reading import read_results
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
+
+BASE = "xalign/plain__tiny_bert"
+PAIRS = ["deu_Latn-eng_Latn", "fra_Latn-eng_Latn", "ita_Latn-eng_Latn"]
+
+
+def spec(label: str, method: str, data: str = "") -> ModelSpec:
+    alignment = AlignmentSpec(label, method, (), ("ntrex",), 1000)
+    return ModelSpec(BackboneSpec("tiny_bert", "some/model"), alignment, data)
+
+
+@pytest.fixture
+def results(put, tmp_path):
+    """The new model lacks the third pair; each of 200 queries of a pair is found or not."""
+    rng = np.random.default_rng(0)
+    chances = {BASE: 0.4, spec("lsar", "lsar").name: 0.5, spec("mine_1%", "lsar", "text-0a1b2c").name: 0.8}
+    specs = {BASE: None, **{one.name: one for one in (spec("lsar", "lsar"), spec("mine_1%", "lsar", "text-0a1b2c"))}}
+    hits = {}
+    for number, (model, chance) in enumerate(chances.items()):
+        ranks = {pair: 1 + (rng.random(200) > chance).astype(np.uint16)[None] for pair in PAIRS[: 3 - (number == 2)]}
+        hits[model] = {pair: row[0] == 1 for pair, row in ranks.items()}
+        scores = {pair: float(hit.mean()) for pair, hit in hits[model].items()}
+        plain = specs[model]
+        put(model, "Mining", scores, ranks=ranks, baseline=BASE, spec=plain.to_dict() if plain else None)
+    return SimpleNamespace(read=read_results(tmp_path), hits=hits, names=list(chances))
+
+
+def test_means_and_differences_are_over_the_common_pairs_against_the_new_model(results):
+    base, lsar, new = results.names
+    paper = compare(results.read, new, ["lsar"])
+    rows = {row.name: row for row in paper.board.rows}
+    assert [row.label for row in paper.board.rows] == ["plain", "lsar", "mine_1%"]  # without hash and backbone
+    mean = {name: 100 * np.mean([results.hits[name][pair].mean() for pair in PAIRS[:2]]) for name in results.names}
+    for name in (base, lsar):
+        cell = rows[name].cells["Mining"]
+        assert cell.score == pytest.approx(mean[name])
+        assert cell.difference == pytest.approx(mean[name] - mean[new])
+        assert cell.low < cell.difference < cell.high < 0
+        assert not cell.best
+        assert not cell.tied
+    assert rows[new].cells["Mining"].difference is None
+    assert rows[new].cells["Mining"].best
+
+
+def test_refusals_name_what_is_missing(results, put, tmp_path):
+    new = results.names[-1]
+    put(new, "Other", {PAIRS[0]: 0.5}, spec=spec("mine_1%", "lsar", "text-0a1b2c").to_dict())
+    with pytest.raises(ResultsError, match="plain__tiny_bert.* has no results on Other"):
+        compare(read_results(tmp_path), new, [], ["Other"])
+    with pytest.raises(ResultsError, match="lsra"):
+        compare(results.read, new, ["lsra"])
+    with pytest.raises(ResultsError, match="compared with nothing"):
+        compare(results.read, BASE, [])
+
+
+CITATION = "@misc{mining,\n  title = {Mining},\n  year = {2020}\n}\n"
+
+
+@pytest.fixture
+def folder(results, tmp_path) -> Path:
+    pytest.importorskip("matplotlib")
+    paper = compare(results.read, results.names[-1], ["lsar"])
+    target = tmp_path / "paper"
+    write_paper(paper, target, {"Mining": SimpleNamespace(bibtex_citation=CITATION)}, ["xalign", "paper"])
+    return target
+
+
+def expanded(folder: Path, name: str = "paper") -> str:
+    text = re.sub(r"(?<!\\)%.*", "", (folder / f"{name}.tex").read_text("utf-8"))
+    return re.sub(r"\\input\{(\w+)\}", lambda match: expanded(folder, match[1]), text)
+
+
+def test_the_document_parses(folder):
+    """Braces and environments balance, rows have as many cells as columns, citations and files exist."""
+    text = expanded(folder)
+    depth = 0
+    for token in re.findall(r"\\.|[{}]", text, re.S):
+        depth += (token == "{") - (token == "}")
+        assert depth >= 0
+    assert depth == 0
+    stack = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            stack.append(name)
+        else:
+            assert stack.pop() == name
+    assert stack == []
+    columns, body = re.search(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, re.S).groups()
+    for row in re.findall(r"^(.+)\\\\$", body, re.M):
+        assert len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1
+    for line in body.replace("\\&", "").splitlines():
+        assert not re.search(r"(?<!\\)[#$_%](?![+-]?[\d\\])(?<!\d\$)", line), line
+    keys = {key for group in re.findall(r"\\cite\{([^}]+)\}", text) for key in group.split(",")}
+    assert keys == {"lsar", "mining"}
+    assert set(re.findall(r"^@\w+\{(\w+),", (folder / "references.bib").read_text("utf-8"), re.M)) == keys
+    for name in re.findall(r"\\includegraphics(?:\[[^\]]*\])?\{([^}]+)\}", text):
+        assert (folder / name).read_bytes().startswith(b"%PDF")
+    assert set(re.findall(r"\\ref\{([^}]+)\}", text)) <= set(re.findall(r"\\label\{([^}]+)\}", text))
+
+
+def test_pdflatex_sets_it(folder):
+    if not (pdflatex := shutil.which("pdflatex")):
+        pytest.skip("pdflatex is not installed")
+    command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def test_the_commands_fit_what_is_not_registered_and_score_all(folder):
+    fit, other, run, again = (folder / "reproduce.sh").read_text("utf-8").splitlines()[2:]
+    assert {fit.split("--label ")[1].split()[0], other.split("--label ")[1].split()[0]} == {"lsar", "mine_1%"}
+    assert "--backbone some/model --label" in fit
+    assert "--corpus ntrex --limit 1000" in other
+    assert run.startswith("xalign run --models xalign/plain__tiny_bert,models/")
+    assert again == "xalign paper"
