@@ -157,11 +157,6 @@ def from_flores(code: str) -> str:
     return hyphenated
 
 
-def from_tatoeba(code: str) -> str:
-    """The three-letter code of a Tatoeba file (``ara``, ``cmn``, ``ber``) -> canonical."""
-    return canonical(code)
-
-
 def from_iso639_1(code: str) -> str:
     """``de`` -> ``deu-Latn``; ``zh`` is simplified Chinese.
 

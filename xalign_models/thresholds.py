@@ -80,8 +80,7 @@ class Thresholds:
                 i, j = rng.integers(len(x), size=samples), rng.integers(len(y), size=samples)
                 i, j = i[i != j], j[i != j]
                 scores = np.einsum("nd,nd->n", x[i], y[j])
-                median = float(np.median(scores))
-                spread = float(np.quantile(scores, 0.99)) - median
+                median, spread = scale(scores)
                 if spread < 1e-9:
                     raise DataError(f"{query} and {document}: all cosines are equal; give more and other texts.")
                 pairs.setdefault(query, {})[document] = median, spread
@@ -159,6 +158,12 @@ class Thresholds:
                 f"{', '.join(sorted({*self.pairs, *(code for part in self.pairs.values() for code in part)}))}."
             )
         return row[code]
+
+
+def scale(scores: AnyFloats) -> tuple[float, float]:
+    """Median and spread of the scores (n,) of unrelated texts: median + spread is what 1% of them exceed."""
+    median = float(np.median(scores))
+    return median, float(np.quantile(scores, 0.99)) - median
 
 
 def _unit(rows: npt.ArrayLike, label: str) -> AnyFloats:

@@ -3,7 +3,6 @@
 python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -112,25 +112,19 @@ def columns_of_task(task: str) -> list[Column]:
 
 def _hubs() -> dict[str, float]:
     """How often English is a better pivot than the median language of IN22, raw and beside its strength."""
-    with HUBS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
     numbers: dict[str, float] = {}
-    for which, text in zip(("hub", "hub.other"), dict.fromkeys(row["text"] for row in rows), strict=True):
+    for which, (_, part) in zip(("hub", "hub.other"), pd.read_csv(HUBS).groupby("text", sort=False), strict=True):
         for measure_ in ("raw", "residual"):
-            table: dict[str, dict[str, float]] = {}
-            for row in rows:
-                if row["text"] == text:
-                    table.setdefault(row["model"], {})[row["language"]] = float(row[measure_])
-            english = [values["eng-Latn"] for values in table.values()]
-            middle = [float(np.median([*values.values()])) for values in table.values()]
-            ranks = [1 + sum(other > values["eng-Latn"] for other in values.values()) for values in table.values()]
+            table = part.pivot(index="model", columns="language", values=measure_)
+            english = table["eng-Latn"]
+            ranks = table.rank(axis=1, ascending=False, method="min")["eng-Latn"]
             numbers |= {
                 f"{which}.models": len(table),
-                f"{which}.languages": len(next(iter(table.values()))),
-                f"{which}.{measure_}.median": float(np.median(english)),
-                f"{which}.{measure_}.below": sum(a < b for a, b in zip(english, middle, strict=True)),
-                f"{which}.{measure_}.first": ranks.count(1),
-                f"{which}.{measure_}.rank": float(np.median(ranks)),
+                f"{which}.languages": table.shape[1],
+                f"{which}.{measure_}.median": float(english.median()),
+                f"{which}.{measure_}.below": int((english < table.median(axis=1)).sum()),
+                f"{which}.{measure_}.first": int((ranks == 1).sum()),
+                f"{which}.{measure_}.rank": float(ranks.median()),
             }
     return numbers
 

@@ -9,7 +9,6 @@ Writes docs/results/atlas_hubs.csv.
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
@@ -60,8 +59,8 @@ def main(path: Path) -> None:
                 continue
             for code, raw, residual in zip(codes, *advantages(scores), strict=True):
                 rows.append((revision, model.replace("__", "/", 1), code, f"{raw:.3f}", f"{residual:.3f}"))
-    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("text", "model", "language", "raw", "residual"), *rows])
+    columns = ["text", "model", "language", "raw", "residual"]
+    pd.DataFrame(rows, columns=columns).to_csv(OUTPUT, index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Every part fits the factors anew without what it holds out. Only the number of s
 from the whole table where a part fits dozens of times (first picks, languages); the parts on intervals scale them anew.
 """
 
-import csv
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -14,11 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from scipy.stats import rankdata
 
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.choose import Wish, choose
-from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Cell, Factors, cells_of, fit, infer, logit, score_of
+from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Cell, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.statistics import rank_groups
 from xalign_models.atlas.table import TASKS, PublishedModel
@@ -151,33 +151,21 @@ def first_picks(atlas: Atlas) -> Iterator[Row]:
     for group in task_groups(atlas):
         kept = replace(atlas, columns=tuple(column for column in atlas.columns if column.task not in group), table={})
         kept = with_table(kept, estimate(kept, like))
+        scores = scores_of(kept)
         for codes in SETS:
             wanted = tuple(map(canonical, codes.split(",")))
             for kind in dict.fromkeys(column.kind for column in atlas.columns if column.task in group):
-                cases = [
-                    c
-                    for c in atlas.columns
-                    if c.task in group and c.kind == kind and 2 * len({*wanted} & {*c.languages}) >= len(wanted)
-                ]
-                if not cases or not any(
-                    scores_of(kept).count(kind, code) for code in wanted if code in scores_of(kept).place
-                ):
+                cases = [column for column in atlas.columns if column.task in group and column.kind == kind]
+                cases = [column for column in cases if 2 * len({*wanted} & {*column.languages}) >= len(wanted)]
+                if not cases or not any(scores.count(kind, code) for code in wanted if code in scores.place):
                     continue
                 truth = max((task_scores(column, wanted) for column in cases), key=len)
                 if len(truth) >= FEWEST:
-                    ranked = [one.model for one in choose(kept, Wish(wanted, kind)).candidates]
-                    losses.append(
-                        (
-                            codes,
-                            group[0],
-                            {
-                                name: loss(order, truth)
-                                for name, order in {"choose": ranked, **baselines(kept, kind, wanted)}.items()
-                            },
-                        )
-                    )
-    names = sorted({name for *_, row in losses for name in row})
-    table = np.array([[row[name] for name in names] for *_, row in losses])
+                    orders = {"choose": [one.model for one in choose(kept, Wish(wanted, kind)).candidates]}
+                    orders |= baselines(kept, kind, wanted)
+                    losses.append((group[0], {name: loss(order, truth) for name, order in orders.items()}))
+    names = sorted({name for _, row in losses for name in row})
+    table = np.array([[row[name] for name in names] for _, row in losses])
     mean = dict(zip(names, table.mean(axis=0), strict=True))
     yield "first pick", "all", "cases", len(table)
     for name, column in zip(names, table.T, strict=True):
@@ -185,7 +173,7 @@ def first_picks(atlas: Atlas) -> Iterator[Row]:
             yield "first pick", name, measure, float(value)
     best = min((name for name in names if name not in {"choose"}), key=mean.__getitem__)
     gain = table[:, names.index("choose")] - table[:, names.index(best)]
-    tasks = np.array([task for _, task, _ in losses])
+    tasks = np.array([task for task, _ in losses])
     rng = np.random.default_rng(0)
     distinct = np.unique(tasks)
     draws = [
@@ -202,11 +190,8 @@ def task_scores(column: Column, languages: Collection[str]) -> dict[str, float]:
     places = [place for place, code in enumerate(column.languages) if code in languages]
     cells = column.scores[:, places].reshape(len(column.models), -1)
     cells = cells[:, np.tile(column.counts[places].ravel() > 0, 1)]
-    return (
-        {m: float(v) for m, v in zip(column.models, cells.mean(axis=1), strict=True) if np.isfinite(v)}
-        if cells.size
-        else {}
-    )
+    means = cells.mean(axis=1) if cells.size else np.full(len(column.models), np.nan)
+    return {model: float(mean) for model, mean in zip(column.models, means, strict=True) if np.isfinite(mean)}
 
 
 def loss(order: list[str], truth: dict[str, float]) -> float:
@@ -319,7 +304,7 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
     models = sorted(atlas.models)
     cells, scores = cells_of(kept.columns, models)
     factors = fit(logit(scores))
-    guess, error = infer(factors, logit(scores)).predict(Factors(*factors))
+    guess, error = infer(factors, logit(scores)).predict(factors)
     spread = np.sqrt(error**2 + factors.noise)
     table = scores_of(atlas)
     hits, gaps = [], []
@@ -367,10 +352,9 @@ def main() -> None:
         for row in part(atlas):
             print(*row[:3], f"{row[3]:.2f}", sep="\t", flush=True)
             rows.append((*row[:3], f"{row[3]:.2f}"))
-    if parts is not PARTS:
-        return
-    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("part", "of", "measure", "value"), *rows])
+    if parts is PARTS:
+        columns = ["part", "of", "measure", "value"]
+        pd.DataFrame(rows, columns=columns).to_csv(OUTPUT, index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.tools.expressions import evaluate
 from docs.tools.sources import ROOT
-from docs.tools.tables import TABLES, table
+from docs.tools.tables import TABLES, evaluate, table
 
 _CLAIM = re.compile(
     r"(?P<number>[-−+]?\d[\d,]*(?:\.\d+)?)?\s?%?\**\s?<!--\s*(?P<kind>claim|holds):\s*(?P<expression>.+?)\s*-->",

@@ -10,7 +10,6 @@ then learns the English model's vectors of English text without labels.
 """
 
 import copy
-import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
@@ -261,8 +261,5 @@ SKILLS: dict[str, Callable[[Texts, System, System, int], Right]] = {"XNLI": enta
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
-    table = list(records(Texts(), place))
-    with (ROOT / ANALYSES / "english-skill.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+    table = pd.DataFrame(records(Texts(), place))
+    table.to_csv(ROOT / ANALYSES / "english-skill.csv", index=False, lineterminator="\n")

@@ -11,10 +11,10 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.stats import binom, norm
 
 from docs.tools.sources import ROOT
-from xalign_models.paths import atomic_write_text
 from xalign_models.results.proportions import Fall, Z, score
 from xalign_models.results.significance import ALPHA
 
@@ -108,11 +108,7 @@ def main() -> None:
     """Write the table."""
     cells = [cell for cell in product(ITEMS, LANGUAGES, CHURNS, SHARED) if cell[1] > 1 or cell[3] == 0]
     table = [row for cell in cells for row in rates(*cell, reports=2000 if cell[1] > 1 else 20_000)]
-    lines = [
-        ",".join(table[0]),
-        *(",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in r.values()) for r in table),
-    ]
-    atomic_write_text(FILE, "\n".join(lines) + "\n")
+    FILE.write_text(pd.DataFrame(table).to_csv(index=False, lineterminator="\n", float_format="%g"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ``python -m docs.tools.claims --write`` puts them into the pages. A table of that file has these keys, all optional but
 ``about``, ``columns`` and one of ``for`` and ``rows``. A cell, a label and a value of ``let`` are expressions in the
-language of :func:`docs.tools.expressions.evaluate`. They see what ``[names]`` defines and the variables of their row.
+language of :func:`evaluate`. They see what ``[names]`` defines and the variables of their row.
 
     about        What the table shows.
     for          A row for each combination of these variables' values; several sets of variables in a list. The values
@@ -20,15 +20,25 @@ language of :func:`docs.tools.expressions.evaluate`. They see what ``[names]`` d
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import product
+from math import log
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from docs.tools.expressions import evaluate
+import docs.tools.comparisons  # noqa: F401  # registers its functions
+from docs.tools.sources import SOURCES
 
+_ARITHMETIC = {f.__name__: f for f in (abs, all, any, fmean, len, log, map, max, min, range, round, str, sum, zip)}
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 NAMES: Mapping[str, Any] = _FILE["names"]
 TABLES: dict[str, dict[str, Any]] = _FILE["tables"]
 """Descriptions of tables, by the name in their marker."""
+
+
+def evaluate(expression: str, variables: Mapping[str, Any] | None = None) -> Any:
+    """The value of an expression, which may also use these variables; it has no other builtins."""
+    names = {"__builtins__": {}, **SOURCES, **_ARITHMETIC, **(variables or {})}
+    return eval(" ".join(expression.split()), names)  # from the repository's own pages and tables
 
 
 def table(name: str) -> str:

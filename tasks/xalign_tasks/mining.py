@@ -14,6 +14,7 @@ from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
 from xalign_tasks.facts import CODES
 from xalign_tasks.parallel import FLORES_LANGUAGES
 from xalign_tasks.perturbations import perturbed
+from xalign_tasks.precision import pair_name
 
 K = 4
 """Size of a neighbourhood, as in LASER's xsim."""
@@ -23,7 +24,7 @@ KINDS = ("numbers", "negation", "names")
 
 def into_english(languages: Iterable[str]) -> dict[str, list[str]]:
     """Each language with English as a subset, ``deu_Latn-eng_Latn``."""
-    return {f"{to_flores(code)}-{to_flores(ENGLISH)}": [code, ENGLISH] for code in sorted({*languages} - {ENGLISH})}
+    return {pair_name(code, ENGLISH): [code, ENGLISH] for code in sorted({*languages} - {ENGLISH})}
 
 
 class FloresMining(JointTask):

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import math
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,8 @@ from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.orthogonality import determined_map, explained
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_models.languages import from_tatoeba, to_flores
+from xalign_models.languages import canonical, to_flores
+from xalign_models.linalg.arrays import unit
 from xalign_models.linalg.solvers import affine_lsq
 from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 Items = npt.NDArray[np.float32]
 
 LANGUAGES = tuple(
-    from_tatoeba(code)
+    canonical(code)
     for code in "ara bel ben ber bul ces dan deu ell epo est eus fas fin fra hbs heb hin hun hye ind ita jpn kor lit "
     "mar mkd msa nld nor pol por ron rus slv spa swe tgl tur ukr vie zho".split()
 )
@@ -140,10 +140,3 @@ def map_gains(
         "fC": float((cosine_after > cosine_before).mean()),
     }
     return scores, np.stack([before, after, cosine_before, cosine_after], axis=1).astype(np.float32)
-
-
-def unit(x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Rows (n, d) at unit length, float64; zero rows stay zero."""
-    rows = np.asarray(x, dtype=np.float64)
-    lengths: npt.NDArray[np.float64] = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, np.finfo(np.float64).tiny))

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.languages import canonical, from_tatoeba, to_flores
+from xalign_models.languages import canonical, to_flores
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_tasks.base import Scoring, task_metadata
 from xalign_tasks.pairs import RankedSubset, directions
-from xalign_tasks.precision import PrecisionTask
+from xalign_tasks.precision import PrecisionTask, pair_name
 
 LANGUAGES = tuple(
-    from_tatoeba(code)
+    canonical(code)
     for code in "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld "
     "por rus swh tam tel tha tgl tur urd vie cmn".split()
 )
@@ -32,11 +32,7 @@ class Tatoeba36(PrecisionTask):
     narrows = False
     metadata = task_metadata(
         "Tatoeba36",
-        {
-            f"{to_flores(a)}-{to_flores(b)}": [a, b]
-            for language in LANGUAGES
-            for a, b in ((ENGLISH, language), (language, ENGLISH))
-        },
+        {pair_name(a, b): [a, b] for language in LANGUAGES for a, b in ((ENGLISH, language), (language, ENGLISH))},
     )
 
     def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:

@@ -13,7 +13,6 @@ from xalign_models.languages import (
     from_iso639_1,
     from_lazada,
     from_sts17,
-    from_tatoeba,
     match,
     to_flores,
     to_iso639_1,
@@ -76,11 +75,11 @@ def test_two_letter_codes_round_trip_but_for_scripts() -> None:
 
 @pytest.mark.parametrize(("tatoeba", "flores"), zip(TATOEBA_36, FLORES_36, strict=True))
 def test_tatoeba_codes(tatoeba: str, flores: str) -> None:
-    assert to_flores(from_tatoeba(tatoeba)) == flores
+    assert to_flores(canonical(tatoeba)) == flores
 
 
 def test_tatoeba_codes_outside_flores_keep_their_code() -> None:
-    assert [from_tatoeba(code)[:3] for code in ("ber", "dtp", "nds", "cbk", "pms")] == [
+    assert [canonical(code)[:3] for code in ("ber", "dtp", "nds", "cbk", "pms")] == [
         "ber",
         "dtp",
         "nds",

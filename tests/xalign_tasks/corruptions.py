@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xalign_models.corpora import GETTEXT_LANGUAGES
-from xalign_models.languages import from_iso639_1, from_lazada, from_sts17, from_tatoeba, to_flores
+from xalign_models.languages import canonical, from_iso639_1, from_lazada, from_sts17, to_flores
 from xalign_tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from xalign_tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from xalign_tasks.lareqa import MLQAR, XQuADR
@@ -139,10 +139,10 @@ NTREX = files(*(f"ntrex/NTREX-128/newstest2019-ref.{name}.txt" for name in ("deu
 
 def write_tatoeba(root: Path) -> None:
     codes = "ara ben cmn deu fra hin ind ita jpn por rus spa tgl tha tur urd vie".split()
-    assert {from_tatoeba(code) for code in codes} == set(COMMON)
+    assert {canonical(code) for code in codes} == set(COMMON)
     for number, code in enumerate(codes):
         meanings = range(1000 * number, 1000 * number + SENTENCES + 5)
-        for side, language in ((code, from_tatoeba(code)), ("eng", "eng-Latn")):
+        for side, language in ((code, canonical(code)), ("eng", "eng-Latn")):
             write(root / "tatoeba" / "v1" / f"tatoeba.{code}-eng.{side}", language, meanings)
 
 

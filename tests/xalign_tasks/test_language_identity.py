@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import normalized_mutual_info_score
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.languages import from_tatoeba, to_flores
+from xalign_models.languages import canonical, to_flores
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 from xalign_tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
@@ -20,7 +20,7 @@ def codes(workdir):
     folder = workdir / "data" / "tatoeba" / "v1"
     folder.mkdir(parents=True)
     codes = "ara ben cmn deu fra hin ind ita jpn por rus spa tgl tha tur urd vie".split()
-    assert {from_tatoeba(code) for code in codes} == set(COMMON)
+    assert {canonical(code) for code in codes} == set(COMMON)
     for seed, code in enumerate(codes):
         for side in (code, "eng"):
             lines = (f"{side} {1000 * seed + i}\n" for i in range(SENTENCES + 5))
@@ -48,7 +48,7 @@ def test_separate_languages_score_zero_mixed_ones_one_and_centering_mixes(workdi
 
     text = planted.write(workdir / "fit", range(50_000, 50_300), ["eng", *codes])
     for code in codes:  # file names that the own corpus reads
-        (text / f"{code}.txt").rename(text / f"{to_flores(from_tatoeba(code))}.txt")
+        (text / f"{code}.txt").rename(text / f"{to_flores(canonical(code))}.txt")
     alignment = fitting.fit(AlignmentSpec("centered", "centered", corpora=(f"own:{text}",)), apart.encode)
     assert score(make_encoder(apart, alignment))["main_score"] > 0.9
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xalign_models.corpora import load
-from xalign_models.languages import from_tatoeba
+from xalign_models.languages import canonical
 from xalign_tasks.tatoeba36 import LANGUAGES, Tatoeba36
 
 ODD = {"jav": 205, "kat": 746, "kaz": 575, "mal": 687, "swh": 390, "tam": 307, "tel": 234, "tha": 548}
@@ -58,7 +58,7 @@ def test_36_languages_in_both_directions_whatever_the_run_chooses():
 )
 def test_the_published_sizes():
     corpus = load("tatoeba", local=True)
-    odd = {from_tatoeba(code): size for code, size in ODD.items()}
+    odd = {canonical(code): size for code, size in ODD.items()}
     for language in LANGUAGES:
         side, english = corpus.pair(language)
         assert len(side) == len(english) == odd.get(language, 1000), language

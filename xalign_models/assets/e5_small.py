@@ -133,11 +133,6 @@ def bert_state(header: E5Header, tensors: Mapping[str, NDArray[np.float32]]) -> 
     return state
 
 
-def bert_config(header: E5Header) -> dict[str, Any]:
-    """The ``config.json`` of the network; the padding id is the published tokenizer's."""
-    return dict(sentence_transformer_files(header)["config.json"])
-
-
 def sentence_transformer_files(header: E5Header) -> dict[str, Any]:
     """The JSON files around the weights: transformer, mean pooling and normalisation, with e5's two prompts."""
     contents: dict[str, Any] = json.loads(files(__package__).joinpath("e5_small.json").read_text(encoding="utf-8"))

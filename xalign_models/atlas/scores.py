@@ -14,6 +14,7 @@ spreads a and b are those of the predictions' standard errors, scaled so that 90
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -142,100 +143,87 @@ def main_columns(columns: Sequence[Column]) -> set[str]:
     return {column.label for column in {column.task: column for column in reversed(columns)}.values()}
 
 
-def _part(
-    kind: str,
-    cells: Sequence[Cell],
-    scores: Float64,
-    factors: Factors,
-    main: set[str],
-    place: Mapping[str, int],
-    seen: Mask,
-) -> _Part:
-    """The rows of a kind with data; ``seen`` (models, cells) says where a model was trained on the task."""
-    weights = np.array([1.0 if cell.kind == kind else OTHER for cell in cells])
-    chosen = np.array([cell.kind == kind and cell.column in main for cell in cells], dtype=bool)
-    subset = Factors(*(part[chosen] for part in factors))
-    logits, errors = infer(factors, logit(scores), weights).predict(subset)
-    spread = np.sqrt(errors**2 + subset.noise)
-    values, own = scores[:, chosen], [cell for cell in cells if cell.kind == kind and cell.column in main]
-    observed, trained = np.isfinite(values), seen[:, chosen]
-    filled = np.where(observed, values, score_of(logits))
-    by_language: dict[str, dict[str, list[int]]] = {}
-    for number, cell in enumerate(own):
-        by_language.setdefault(cell.language, {}).setdefault(cell.task, []).append(number)
-    rows = []
-    for language, tasks in sorted(by_language.items(), key=lambda item: place[item[0]]):
-        whole = [observed[:, cells_of_task].all(axis=1) for cells_of_task in tasks.values()]
-        on = [w & trained[:, c[0]] for w, c in zip(whole, tasks.values(), strict=True)]
-        rows.append(
-            (
-                place[language],
-                len(tasks),
-                np.mean([filled[:, numbers].mean(axis=1) for numbers in tasks.values()], axis=0),
-                np.mean([spread[:, numbers].mean(axis=1) for numbers in tasks.values()], axis=0),
-                np.sum(whole, axis=0) + 16 * np.sum(on, axis=0),
-            )
-        )
-    places, counts, values_by_row, spreads, states = zip(*rows, strict=True) if rows else ((),) * 5
-    shape = (len(rows), len(scores))
-    return _Part([*places], [*counts], *(np.array(part).reshape(shape) for part in (values_by_row, spreads, states)))
+class _Evidence(NamedTuple):
+    """Scores (models, cells), whether a model was trained on a cell's task, the columns that count, and the places."""
+
+    cells: Sequence[Cell]
+    scores: Float64
+    seen: Mask
+    main: set[str]
+    place: Mapping[str, int]
+
+    def parts(self, factors: Factors) -> list[_Part]:
+        """The rows of each kind with data."""
+        return [self._part(kind, factors) for kind in TASKS]
+
+    def _part(self, kind: str, factors: Factors) -> _Part:
+        weights = np.array([1.0 if cell.kind == kind else OTHER for cell in self.cells])
+        chosen = np.array([cell.kind == kind and cell.column in self.main for cell in self.cells], dtype=bool)
+        subset = Factors(*(part[chosen] for part in factors))
+        logits, errors = infer(factors, logit(self.scores), weights).predict(subset)
+        spread = np.sqrt(errors**2 + subset.noise)
+        values, trained = self.scores[:, chosen], self.seen[:, chosen]
+        observed = np.isfinite(values)
+        filled = np.where(observed, values, score_of(logits))
+        by_language: dict[str, dict[str, list[int]]] = {}
+        for number, cell in enumerate(compress(self.cells, chosen)):
+            by_language.setdefault(cell.language, {}).setdefault(cell.task, []).append(number)
+        rows = []
+        for language, tasks in sorted(by_language.items(), key=lambda item: self.place[item[0]]):
+            whole = [observed[:, numbers].all(axis=1) for numbers in tasks.values()]
+            on = [w & trained[:, numbers[0]] for w, numbers in zip(whole, tasks.values(), strict=True)]
+            means = [np.mean([x[:, c].mean(axis=1) for c in tasks.values()], axis=0) for x in (filled, spread)]
+            rows.append((self.place[language], len(tasks), *means, np.sum(whole, axis=0) + 16 * np.sum(on, axis=0)))
+        places, counts, *arrays = zip(*rows, strict=True) if rows else ((),) * 5
+        return _Part([*places], [*counts], *(np.array(part).reshape(len(rows), len(values)) for part in arrays))
 
 
-def _evidence(atlas: Atlas, models: Sequence[str]) -> tuple[list[Cell], Float64, Mask]:
-    cells, scores = cells_of(atlas.columns, models)
-    seen = np.array([[cell.task in (atlas.models[model].trained_on or ()) for cell in cells] for model in models])
-    return cells, scores, seen.reshape(scores.shape)
+def _trained(atlas: Atlas, models: Sequence[str], cells: Sequence[Cell]) -> Mask:
+    """Whether each model was trained on each cell's task, (models, cells)."""
+    known = [[cell.task in (atlas.models[model].trained_on or ()) for cell in cells] for model in models]
+    return np.array(known, dtype=bool).reshape(len(models), len(cells))
 
 
-def _parts(
-    cells: Sequence[Cell], scores: Float64, seen: Mask, factors: Factors, main: set[str], place: Mapping[str, int]
-) -> list[_Part]:
-    return [_part(kind, cells, scores, factors, main, place, seen) for kind in TASKS]
+def _pooled(parts: Sequence[Float64]) -> Float64:
+    return np.concatenate([np.zeros(0), *map(np.ravel, parts)])
 
 
-def _scales(
-    cells: Sequence[Cell], scores: Float64, seen: Mask, main: set[str], place: Mapping[str, int]
-) -> tuple[Float64, Float64]:
+def _covering(ratios: Sequence[Float64]) -> float:
+    """The number of spreads that covers ``COVERED`` of the errors; 2 without errors."""
+    pooled = _pooled(ratios)
+    return max(float(np.quantile(pooled, COVERED)), 0.1) if pooled.size else 2.0
+
+
+def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
     """How many spreads cover ``COVERED`` of held-out scores (kinds,), and the effects of training (kinds,).
 
     Held out are pairs of models and languages, then of models and tasks with those of the same text.
     """
-    rng = np.random.default_rng(0)
-    truth = _parts(
-        cells, scores, seen, Factors(np.zeros(len(cells)), np.zeros((len(cells), 1)), np.ones(len(cells))), main, place
-    )
+    rng, count = np.random.default_rng(0), len(evidence.cells)
+    truth = evidence.parts(Factors(np.zeros(count), np.zeros((count, 1)), np.ones(count)))
     ratios: list[list[Float64]] = [[] for _ in TASKS]
     gains: list[dict[bool, list[Float64]]] = [{True: [], False: []} for _ in TASKS]
     for by in ("language", "task"):
-        texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in cells]
+        texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in evidence.cells]
         names, group = np.unique(texts, return_inverse=True)
         for _ in range(DRAWS):
-            kept = np.where((rng.random((len(scores), len(names))) < HIDDEN)[:, group], np.nan, scores)
-            factors = fit(logit(kept))
-            for number, kind in enumerate(TASKS):
-                part = _part(kind, cells, kept, factors, main, place, seen)
-                whole = (truth[number].states % 16 == np.array(truth[number].tasks)[:, None]) & (
-                    part.states % 16 < truth[number].states % 16
-                )
+            hidden = (rng.random((len(evidence.scores), len(names))) < HIDDEN)[:, group]
+            kept = np.where(hidden, np.nan, evidence.scores)
+            held_out = evidence._replace(scores=kept).parts(fit(logit(kept)))
+            for number, (part, true) in enumerate(zip(held_out, truth, strict=True)):
+                whole = (true.states % 16 == np.array(true.tasks)[:, None]) & (part.states % 16 < true.states % 16)
                 lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
-                errors = logit(truth[number].scores) - logit(part.scores)
+                errors = logit(true.scores) - logit(part.scores)
                 ratios[number].append(np.abs(errors[whole] / (_product(part.spreads) * lacking)[whole]))
                 if by == "task":
-                    on = truth[number].states // 16 > part.states // 16
+                    on = true.states // 16 > part.states // 16
                     for flag in (True, False):
                         gains[number][flag].append((errors / lacking.clip(0.1))[whole & (on == flag)])
-    scales = np.array(
-        [max(np.quantile(np.concatenate(found), COVERED), 0.1) if sum(map(len, found)) else 2.0 for found in ratios]
-    )
-    effects = np.array(
-        [
-            np.mean(np.concatenate(g[True])) - np.mean(np.concatenate(g[False]))
-            if all(sum(map(len, x)) for x in g.values())
-            else 0.0
-            for g in gains
-        ]
-    )
-    return scales, effects
+    effects = [
+        on.mean() - off.mean() if on.size and off.size else 0.0
+        for on, off in ((_pooled(gain[True]), _pooled(gain[False])) for gain in gains)
+    ]
+    return np.array([*map(_covering, ratios)]), np.array(effects)
 
 
 def scores_of(atlas: Atlas) -> Scores:
@@ -266,13 +254,13 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     Intervals are scaled on held-out scores of the atlas, or as those of ``like``, which is five times as fast.
     """
     models = sorted(atlas.models)
-    cells, scores, seen = _evidence(atlas, models)
-    main = main_columns(atlas.columns)
+    cells, scores = cells_of(atlas.columns, models)
     languages = sorted({*FLORES_200, *(cell.language for cell in cells)})
     place = {language: number for number, language in enumerate(languages)}
+    evidence = _Evidence(cells, scores, _trained(atlas, models, cells), main_columns(atlas.columns), place)
     factors = fit(logit(scores))
-    parts = _parts(cells, scores, seen, factors, main, place)
-    scales, effects = (like.scales, like.effects) if like else _scales(cells, scores, seen, main, place)
+    parts = evidence.parts(factors)
+    scales, effects = (like.scales, like.effects) if like else _scales(evidence)
     count = len(languages)
     known = np.array([number * count + at for number, part in enumerate(parts) for at in part.places], dtype=np.intp)
     observed = np.concatenate([logit(part.scores) for part in parts])
@@ -343,7 +331,7 @@ def _left_out(
             own = [languages[place] for place in places]
             matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
             ratios.append(np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None])
-    return max(float(np.quantile(np.concatenate([part.ravel() for part in ratios]), COVERED)), 0.1) if ratios else 2.0
+    return _covering(ratios)
 
 
 def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[str]) -> Scores:
@@ -352,23 +340,17 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     The factors stay as they were fitted on ``published``, so no other model's score changes. Scores of columns that
     are not published count nowhere.
     """
-    cells, _, _ = _evidence(published, scores.models)
-    ours = replace(
-        atlas, columns=tuple(column for column in atlas.columns if column.label in {cell.column for cell in cells})
-    )
-    found, values, _ = _evidence(
-        replace(ours, models={name: atlas.models[name] for name in atlas.models}), sorted(atlas.models)
-    )
+    cells, _ = cells_of(published.columns, scores.models)
+    labels, everybody = {cell.column for cell in cells}, sorted(atlas.models)
+    found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
     order = {cell: number for number, cell in enumerate(found)}
-    own = [sorted(atlas.models).index(name) for name in names]
+    own = [everybody.index(name) for name in names]
     table = np.full((len(names), len(cells)), np.nan)
     for number, cell in enumerate(cells):
         if cell in order:
             table[:, number] = values[own, order[cell]]
-    seen = np.array([[cell.task in (atlas.models[name].trained_on or ()) for cell in cells] for name in names])
-    parts = _parts(
-        cells, table, seen.reshape(table.shape), scores.factors, main_columns(published.columns), scores.place
-    )
+    main = main_columns(published.columns)
+    parts = _Evidence(cells, table, _trained(atlas, names, cells), main, scores.place).parts(scores.factors)
     known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
     exact = np.concatenate([part.scores for part in parts])
     rows = scores.rows.astype(np.float64) / UNIT

@@ -110,17 +110,13 @@ def _placed(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
             yield resolved.path_or_id
         resolved.confirm()
         return
-    with resolved.files.copied(_is_unread) as copy:
+    with resolved.files.copied(lambda name: PurePosixPath(name).suffix in _UNREAD) as copy:
         try:
             with opened(resolved.path_or_id), quiet():
                 yield str(copy)
         except XAlignError as error:
             raise type(error)(str(error).replace(str(copy), resolved.path_or_id)) from error.__cause__
     resolved.confirm()
-
-
-def _is_unread(name: str) -> bool:
-    return PurePosixPath(name).suffix in _UNREAD
 
 
 @contextmanager

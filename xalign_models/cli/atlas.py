@@ -42,8 +42,7 @@ def import_mteb_results(
 
     Results are comparable within a task, a revision of its text and a metric; the report has a line for each.
     """
-    from xalign_models.atlas.imported import comparable, read_public
-    from xalign_models.atlas.written import write_results
+    from xalign_models.atlas.imported import comparable, read_public, write_results
 
     imported = read_public(path, models=split_list(models), tasks=split_list(tasks))
     rows = comparable(imported.results)

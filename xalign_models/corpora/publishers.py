@@ -10,7 +10,7 @@ from typing import Any
 from xalign_models import assets
 from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import canonical, from_flores, from_iso639_1, from_tatoeba, is_canonical
+from xalign_models.languages import canonical, from_flores, from_iso639_1, is_canonical
 
 
 def _sentences(files: tuple[Path, ...]) -> list[str]:
@@ -60,11 +60,11 @@ def _by_language(files: dict[str, tuple[Path, ...]], canonical_of: Callable[[str
 
 def _tatoeba(root: Path) -> dict[str, tuple[Path, ...]]:
     pairs = {path.name.split(".")[1].split("-")[0]: path for path in (root / "v1").glob("tatoeba.*-eng.eng")}
-    return _by_language({code: (path.with_suffix(f".{code}"), path) for code, path in pairs.items()}, from_tatoeba)
+    return _by_language({code: (path.with_suffix(f".{code}"), path) for code, path in pairs.items()}, canonical)
 
 
 def _tatoeba_pairs(root: Path) -> dict[str, tuple[Path, ...]]:
-    return _by_language({path.stem.split("-")[1]: (path,) for path in root.glob("eng-*.tsv")}, from_tatoeba)
+    return _by_language({path.stem.split("-")[1]: (path,) for path in root.glob("eng-*.tsv")}, canonical)
 
 
 def _by_iso639_1(root: Path) -> dict[str, tuple[Path, ...]]:
@@ -141,7 +141,7 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
         if publisher.kind == "pairs":
             with assets.hub_or_cache(path):
                 configs = datasets.get_dataset_config_names(path, revision=revision)
-            configs = {from_tatoeba(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
+            configs = {canonical(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
 
             def rows(language: str) -> tuple[list[str], list[str]]:
                 with assets.hub_or_cache(path):

@@ -1,19 +1,18 @@
 """Scores as a data frame: ``xalign run`` in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from mteb.abstasks import AbsTask
+from sentence_transformers import SentenceTransformer
 
 from xalign_models.evaluation.run import Outcome, run
 from xalign_models.languages import canonical
 from xalign_models.models.api import as_mteb
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from mteb.abstasks import AbsTask
-    from sentence_transformers import SentenceTransformer
+from xalign_models.models.mteb import register_with_mteb
+from xalign_models.store import open_store
 
 
 def evaluate(
@@ -51,11 +50,6 @@ def evaluate(
         >>> scores.shape  # a row for each ordered pair of the three languages
         (6, 8)
     """
-    import pandas as pd
-
-    from xalign_models.models.mteb import register_with_mteb
-    from xalign_models.store import open_store
-
     register_with_mteb()
 
     def listed(values: Any) -> list[Any]:

@@ -3,13 +3,11 @@
 Each task runs with noise in place of vectors. A text counts once per endpoint, and not at all if its vector is stored.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mteb
 import numpy as np
@@ -34,9 +32,7 @@ from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.results.reading import read_result
 from xalign_models.specs import ModelSpec, Vectors
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 

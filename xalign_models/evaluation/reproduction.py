@@ -3,14 +3,12 @@
 By default vectors come from the store, and one in :data:`SAMPLE` of them is encoded again and compared.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +26,7 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 SAMPLE = 32
 """One in ``SAMPLE`` stored vectors is encoded again."""

@@ -1,13 +1,11 @@
 """Scores models on tasks: resumable, encoding each text once, only in languages that the alignment knows."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mteb
 from mteb.abstasks import AbsTask
@@ -25,9 +23,7 @@ from xalign_models.models.mteb import get_task
 from xalign_models.models.names import name_of
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
+from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 

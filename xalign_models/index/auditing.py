@@ -13,6 +13,7 @@ from xalign_models.linalg.arrays import Float32
 from xalign_models.page.writing import sheet, table
 from xalign_models.ranking.ranks import Ranks, normalise, target_counts
 from xalign_models.tables.escaping import escape
+from xalign_models.thresholds import scale
 
 MOST = 100_000
 """Rows that are compared with each other; of a larger index every k-th."""
@@ -111,7 +112,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Median, spread (1.4826 times the median deviation) and 99th percentile of the scores of each pair of languages.
+    """Median, spread and 99th percentile of the scores of each pair of languages, as in :mod:`xalign_models.thresholds`.
 
     Few rows of an index answer each other, so nearly all scores are of unrelated rows: the 99th percentile is a
     threshold at about 1% false positives, and needs no label.
@@ -125,10 +126,9 @@ def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict
             scores = queries @ documents.T
             scores = scores[~np.eye(len(scores), dtype=bool)] if asked == written else scores.ravel()
             if scores.size:
-                median, bound = np.quantile(scores, [0.5, 0.99])
-                shown = (median, 1.4826 * np.median(np.abs(scores - median)), bound)
-                names = ("median", "spread", "at 1% false positives")
-                row = dict(zip(names, (round(float(value), 4) for value in shown), strict=True))
+                median, spread = scale(scores)
+                shown = {"median": median, "spread": spread, "at 1% false positives": median + spread}
+                row = {name: round(value, 4) for name, value in shown.items()}
                 table.append({"query": asked, "document": written, **row})
     return table
 

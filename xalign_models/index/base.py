@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from xalign_models.errors import FileError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Mask
+from xalign_models.vector_files.parquet import NAMES
 
 ROWS = 4096
 """Rows of a batch; a kill loses at most one batch of work."""
 SUFFIX = "_xalign"
 """Ending of the name of a second column; no other column is ever dropped."""
 USUAL = {
-    "vector": ("vector", "vectors", "embedding", "embeddings"),
+    "vector": NAMES,
     "text": ("text", "content", "document", "chunk", "page_content"),
     "lang": ("lang", "language"),
     "id": ("id", "_id", "uuid"),

@@ -14,7 +14,7 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index.base import ROWS, SUFFIX, Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
 from xalign_models.paths import atomic_file, atomic_write_text
-from xalign_models.vector_files.parquet import batches, open_parquet, vector_column, writer
+from xalign_models.vector_files.parquet import batches, column_of, open_parquet, vector_column, writer
 
 
 class Staged(Index):
@@ -103,8 +103,7 @@ class Parquet(Staged):
         field = pa.field(self.column, pa.list_(pa.float32(), vectors.shape[1]))
         with writer(path, self.schema.set(place, field), self.column) as out:
             for batch in batches(self.path, self.column):
-                flat = pa.array(vectors[first : (first := first + len(batch))].reshape(-1))
-                column = pa.FixedSizeListArray.from_arrays(flat, type=field.type)
+                column = column_of(vectors[first : (first := first + len(batch))], field.type)
                 out.write_batch(batch.set_column(place, field, column))
 
 

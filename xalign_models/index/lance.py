@@ -8,6 +8,7 @@ import pyarrow as pa
 from xalign_models.errors import FileError, one_line
 from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
+from xalign_models.vector_files.parquet import column_of
 
 
 class Lance(Index):
@@ -53,8 +54,7 @@ class Lance(Index):
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
         schema = self.table.schema
-        flat = pa.array(vectors.astype(self.kind.to_pandas_dtype()).reshape(-1))
-        column = pa.FixedSizeListArray.from_arrays(flat, type=schema.field(self.second).type)
+        column = column_of(vectors.astype(self.kind.to_pandas_dtype()), schema.field(self.second).type)
         rows = pa.table({self.key: pa.array(ids, schema.field(self.key).type), self.second: column})
         self.table.merge_insert(self.key).when_matched_update_all().execute(rows)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +24,7 @@ from xalign_models.models.building import build, encoder_of, load_encoder, raw_e
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
-from xalign_models.models.names import Located, find_spec, is_label, slug
+from xalign_models.models.names import Located, find_spec, slug
 from xalign_models.models.recipe import Recipe
 from xalign_models.recommend import CardRow, Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
@@ -87,20 +88,13 @@ def fit(
         True
     """
     card: Sequence[CardRow] = ()
+    common: dict[str, Any] = {
+        "backbone": backbone, "corpus": corpus, "languages": languages, "overrides": overrides,
+    }  # fmt: skip
     if method == "auto":
         if params or not corpus:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
-        recommendation = recommend(
-            backbone=backbone,
-            corpus=corpus,
-            languages=languages,
-            limit=limit or 1000,
-            device=device,
-            overrides=overrides,
-            judge=judge,
-            use=use,
-            prompts=prompts,
-        )
+        recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
         logger.warning("%s", recommendation.reason)
         if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
@@ -108,16 +102,7 @@ def fit(
         card = recommendation.card
     elif judge:
         raise AlignmentError(f"--judge applies to the method auto only, not to {method}; leave it out.")
-    spec = aligned_spec(
-        method,
-        backbone=backbone,
-        corpus=corpus,
-        languages=languages,
-        limit=limit,
-        label=label,
-        overrides=overrides,
-        **params,
-    )
+    spec = aligned_spec(method, **common, limit=limit, label=label, **params)
     model = build(spec, device=device, prompts=prompts)
     set_language_handling(model, default_lang, unknown)
     if card:
@@ -238,7 +223,7 @@ def aligned_spec(
         AlignmentError: The method or a parameter is unknown.
     """
     alignments.make(method, **params)
-    if label is not None and not is_label(label):
+    if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
         raise ModelError(f"--label {label!r}: use letters, digits, '.', '-' and single '_' only.")
     base = find_spec(backbone, **(overrides or {}))
     if base.alignment:

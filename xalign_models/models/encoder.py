@@ -1,26 +1,23 @@
 """The mteb encoder: pairs each text with its language, chooses its prompt, and encodes it once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta
 from mteb.types import PromptType
+from torch import nn
+from torch.utils.data import DataLoader
 
 from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.loading import prompt_languages
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical, is_canonical
-
-if TYPE_CHECKING:
-    from torch import nn
-    from torch.utils.data import DataLoader
 
 
 class XAlignEncoder(AbsEncoder):
@@ -164,8 +161,6 @@ class XAlignEncoder(AbsEncoder):
             ModelError: The model has routes, but none for these texts.
             AlignmentError: The alignment is not fitted under the prompt.
         """
-        import torch
-
         if prompt is None:
             prompt = self.prompts.get("default", "")
         side = side if side in self._sides else ""

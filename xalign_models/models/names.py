@@ -202,11 +202,6 @@ def trained_specs() -> dict[str, ModelSpec]:
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
 
 
-def is_label(text: str) -> bool:
-    """Whether a text is valid as the first part of a model's name."""
-    return re.fullmatch(r"(?!.*__)[\w.-]+", text) is not None
-
-
 def slug(text: str) -> str:
     """A text as a valid part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
     return re.sub(r"__+", "_", re.sub(r"[^\w.-]+", "-", text).strip("-")) or "model"

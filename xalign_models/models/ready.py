@@ -5,10 +5,8 @@ and a map takes their vectors to the index's space: ``y = (x - mu_l + mu_en) W +
 as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,9 +16,7 @@ from sentence_transformers.base.modules.input_module import InputModule
 from xalign_models.backbones.inputs import split_inputs
 from xalign_models.errors import ModelError
 from xalign_models.identification import Unidentified, identify
-
-if TYPE_CHECKING:
-    from xalign_models.portable.loading import SavedMap
+from xalign_models.portable.loading import SavedMap
 
 
 class Bridge(InputModule):

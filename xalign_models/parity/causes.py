@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.errors import ModelError, XAlignError
-from xalign_models.linalg.arrays import Float64
-from xalign_models.parity.served import Served, unit
+from xalign_models.linalg.arrays import Float64, unit
+from xalign_models.parity.served import Served
 from xalign_models.specs import Dtype, Pooling
 
 SAMPLE = 48

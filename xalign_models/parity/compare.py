@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.errors import ModelError
-from xalign_models.linalg.arrays import Float64, Mask
+from xalign_models.linalg.arrays import Float64, Mask, unit
 from xalign_models.parity.causes import Cause, Evidence, causes
-from xalign_models.parity.served import Served, unit
+from xalign_models.parity.served import Served
 
 TOLERANCE = 1e-8
 """1 - cosine of equal vectors: float32 with another order of sums stays below, float16 does not."""

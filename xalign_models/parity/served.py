@@ -16,7 +16,7 @@ from xalign_models.backbones.pipeline import token_counts
 from xalign_models.backbones.sources import find_source
 from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
-from xalign_models.linalg.arrays import Float64
+from xalign_models.linalg.arrays import Float64, unit
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.names import locate
 from xalign_models.specs import Vectors
@@ -101,9 +101,3 @@ class Served:
                 features = features if isinstance(module, Normalize) else module(features)
         vectors: Float64 = features["sentence_embedding"].numpy().astype(np.float64)
         return unit(vectors) if self.unit else vectors
-
-
-def unit(vectors: Float64) -> Float64:
-    """Rows normalised to unit length; zero rows stay zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)

@@ -24,7 +24,7 @@ from xalign_models.models.names import locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.vector_files.parquet import writer
+from xalign_models.vector_files.parquet import column_of, writer
 from xalign_models.vector_files.reading import BY, read_batches
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def _encoded(
 
 
 def _batch(columns: dict[str, list[str]], whole: AnyFloats, reduced: Reduced) -> pa.RecordBatch:
-    vectors = reduced.reduce(torch.from_numpy(whole)).numpy()
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
-    return pa.RecordBatch.from_pydict({**columns, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
+    vectors = reduced.reduce(torch.from_numpy(whole)).numpy().astype(np.float32, copy=False)
+    return pa.RecordBatch.from_pydict(
+        {**columns, "vector": column_of(vectors, pa.list_(pa.float32(), vectors.shape[1]))}
+    )

@@ -249,7 +249,8 @@ def analyse(request: Request) -> Findings:
             found = dict(arms(request, name, pool, study))
             rows = [row for arm in found for row in measured(pool, arm, found)]
             study.add("front", rows, model=find_spec(name).name, pool=pool.name)
-            study.figures[f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")] = draw(rows, name, pool.name)
+            if np.isfinite(found["plain"]["same"]).any():  # product titles are in no query's language
+                study.figures[f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")] = draw(rows, name, pool.name)
     return study.findings(
         "In percent, with 95% intervals over questions, whose translations are one question. `difference` is to plain.",
         "`quota`, `z-scores` and `mixed with English` change no map. The last needs a translation of each question.",

@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import LanguageError, ResultsError
-from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
+from xalign_models.languages import canonical, display_name, to_iso639_1
 from xalign_models.models.names import name_of
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores, read_results
 from xalign_tasks.isomorphism import STAGES
+from xalign_tasks.precision import pair_name
 
 TASK, RAW = "IsomorphismStudy", "IsomorphismStudyRaw"
 SEVEN = tuple(canonical(code) for code in "en ar zh ja ru de es".split())
@@ -90,11 +91,7 @@ def _name(model: str, scored: Sequence[str]) -> str:
 
 
 def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:
-    return key in results and {_subset(*pair) for pair in permutations(languages, 2)} <= set(results[key].values())
-
-
-def _subset(query: str, searched: str) -> str:
-    return f"{to_flores(query)}-{to_flores(searched)}"
+    return key in results and {pair_name(*pair) for pair in permutations(languages, 2)} <= set(results[key].values())
 
 
 def _metric(stage: str, k: int) -> str:
@@ -105,7 +102,7 @@ def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
     scores: Scores = {}
     for metric in (_metric(stage, k) for k in KS for stage in STAGES):
         values = table.values(metric)
-        cells = {pair: values[_subset(*pair)] for pair in permutations(languages, 2)}
+        cells = {pair: values[pair_name(*pair)] for pair in permutations(languages, 2)}
         for language in languages:
             scores[language, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == language)
             scores[ALL, language, metric] = fmean(value for (_, pool), value in cells.items() if pool == language)

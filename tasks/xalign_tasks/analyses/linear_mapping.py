@@ -21,12 +21,12 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
-from xalign_models.linalg.arrays import Float64
+from xalign_models.linalg.arrays import Float64, unit
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.published import published_table
 from xalign_tasks.analyses.mapping_texts import MappingText, open_texts
-from xalign_tasks.orthogonality import RIDGE, map_gains, unit
+from xalign_tasks.orthogonality import RIDGE, map_gains
 
 Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 

@@ -13,7 +13,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
-from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64, unit
 from xalign_models.published import published_table
 from xalign_models.typology import family, syntax
 from xalign_tasks.analyses import spaces
@@ -143,9 +143,8 @@ def similarities(means: Mapping[str, Float64], basis: Float64) -> pd.DataFrame:
 
 
 def _cosines(rows: Float64) -> Float64:
-    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-    cosines: Float64 = unit[1:] @ unit[0]
-    return cosines
+    directions = unit(rows)
+    return np.asarray(directions[1:] @ directions[0])
 
 
 def correlate(frame: pd.DataFrame) -> pd.DataFrame:

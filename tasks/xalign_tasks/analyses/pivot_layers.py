@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
-from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, unit
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
@@ -41,16 +41,10 @@ def rsa(x: AnyFloats, y: AnyFloats) -> float:
         y: Row-aligned embeddings (n, m).
     """
     upper = np.triu_indices(len(x), 1)
-    ranks = [rankdata((unit @ unit.T)[upper]) for unit in (_unit(x), _unit(y))]
+    ranks = [rankdata((rows @ rows.T)[upper]) for rows in (unit(x), unit(y))]
     a, b = (side - side.mean() for side in ranks)
     lengths = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / lengths) if lengths else 0.0
-
-
-def _unit(rows: AnyFloats) -> Float64:
-    rows = rows.astype(np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.maximum(lengths, np.finfo(np.float64).tiny))
 
 
 ROWS = 400

@@ -9,8 +9,7 @@ import sys
 import pandas as pd
 import pytest
 
-from xalign_models.atlas.imported import FEWEST, comparable, read_public
-from xalign_models.atlas.written import write_results
+from xalign_models.atlas.imported import FEWEST, comparable, read_public, write_results
 from xalign_models.errors import ResultsError
 from xalign_models.results.reading import read_results
 

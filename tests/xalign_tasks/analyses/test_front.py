@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,16 @@ def test_every_arm_stands_in_table_and_figure(monkeypatch, workdir, tiny_model, 
     assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"])).all()
     assert any("planted, broken" in note for note in findings.notes)
     assert len(findings.figures) == 1
+
+
+def test_a_pool_without_answers_in_the_own_language_has_a_table_and_no_figure(monkeypatch, workdir, tiny_model):
+    pool = planted()
+    other = replace(pool, languages=["ita-Latn"] * len(pool.texts))
+    monkeypatch.setattr(front, "fits", lambda: {"": {}})
+    monkeypatch.setattr(front, "lareqa_pool", lambda task, rows: other)
+    found = ANALYSES["front"](Request(models=(str(tiny_model),), device="cpu", tasks=("MLQA-R",)))
+    assert not found.figures
+    assert len(found.tables["front"])
 
 
 def test_without_text_the_reason_is_given(tiny_model):

@@ -84,15 +84,14 @@ def anchor_loss(multilingual: Tensor, english: Tensor) -> Tensor:
     return losses.sum() / max(1, len(losses))
 
 
+COLLAPSED = 0.9
+"""Mean mismatched cosine above which the streams count as collapsed."""
+
+
 class CollapseMonitor:
-    """Detects collapse: the cosine of texts with the translations of *other* texts must stay low.
+    """Detects collapse: the cosine of texts with the translations of *other* texts must stay low."""
 
-    Args:
-        limit: Mean mismatched cosine above which the streams count as collapsed.
-    """
-
-    def __init__(self, limit: float = 0.9) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -123,4 +122,4 @@ class CollapseMonitor:
     @property
     def collapsed(self) -> bool:
         """Whether texts of different meaning have become alike."""
-        return self.mismatched > self.limit
+        return self.mismatched > COLLAPSED

@@ -40,11 +40,6 @@ class Search(NamedTuple):
     query: TaggedText
     document: TaggedText
 
-    @property
-    def document_id(self) -> str:
-        """Identifier of the document by its content."""
-        return document_id(self.document)
-
 
 def document_id(document: TaggedText) -> str:
     """16 hex digits that identify a document's language and text."""
@@ -117,14 +112,6 @@ class Split:
             self.train = [self.train[row] for row in sorted(rows)]
             step = -(-len(self.held_out) // min(count, MEASURED)) or 1
             self.held_out = self.held_out[::step]
-        return self.checked()
-
-    def checked(self) -> Split:
-        """The split itself.
-
-        Raises:
-            DataError: There are sources, and no row to train on.
-        """
         if self.fingerprints and not self.train:
             names = ", ".join(self.fingerprints)
             raise DataError(f"{names}: no row to train on; ask for more samples or hold out fewer.")

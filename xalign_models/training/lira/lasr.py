@@ -64,7 +64,7 @@ class Lasr(Objective):
         self._texts = {document_id(search.document): search.document for search in retrieval.train}
         self.positives: dict[TaggedText, set[str]] = {}
         for search in (*retrieval.train, *retrieval.held_out):
-            self.positives.setdefault(search.query, set()).add(search.document_id)
+            self.positives.setdefault(search.query, set()).add(document_id(search.document))
         self.measured_ranking: list[Rated] = ranking.held_out[:MEASURED]
         step = max(1, len(retrieval.held_out) // MEASURED)
         self.measured_retrieval: list[Search] = retrieval.held_out[::step]
@@ -137,7 +137,7 @@ class Lasr(Objective):
 
     def _search(self, rows: Tensor) -> Tensor:
         batch, queries, documents = self._both(self.retrieval, rows)
-        ids, languages = [search.document_id for search in batch], [search.document.lang for search in batch]
+        ids, languages = [document_id(search.document) for search in batch], [search.document.lang for search in batch]
         positives, mined = [self.positives[search.query] for search in batch], self.config.loss.mined
         ranked = candidates(queries, documents, ids, languages, positives, languages, self.documents, mined)
         terms = retrieval_loss(*ranked, self.config.loss, self._threshold())
