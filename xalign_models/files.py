@@ -152,9 +152,9 @@ def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
         FileError: It is missing, unreadable, too long, or no regular file.
     """
     try:
-        with require_regular(path, most).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size or most  # reading more at once would reserve that much memory
-            content = file.read(min(size, most) + 1)
+        with require_regular(path, most).open("rb", buffering=_CHUNK) as file:
+            size = os.fstat(file.fileno()).st_size or most + 1  # unknown; asking for more reserves memory
+            content = file.read(min(size, most + 1))
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
     if len(content) > most:
@@ -206,9 +206,9 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
     """
-    require_regular(path)
+    small = require_regular(path).stat().st_size < _CHUNK  # such files are read at once: members need many reads
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(path.read_bytes()) if small else path) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > most:
                 raise FileError(f"{path} is larger than {most} bytes.")

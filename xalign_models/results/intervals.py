@@ -134,10 +134,11 @@ def _moments(languages: Array, by_sentence: Any, cells: Any, n: int) -> tuple[An
     """
     count = languages.shape[-1]
     centred = languages - languages.mean(axis=-1, keepdims=True)
-    by_language = np.square(centred).sum(axis=-1) / (count * (count - 1))
+    squared = np.square(centred)
+    by_language = squared.sum(axis=-1) / (count * (count - 1))
     shared = np.maximum(by_sentence - n / (n - 1) * cells / count**2, 0.0)
     variance = by_language + shared
-    third = (centred**3).sum(axis=-1) / (count * (count - 1) * (count - 2))  # cumulant of the mean, unbiased
+    third = (squared * centred).sum(axis=-1) / (count * (count - 1) * (count - 2))  # cumulant of the mean, unbiased
     with np.errstate(divide="ignore", invalid="ignore"):  # equal outcomes
         freedom = variance**2 / (by_language**2 / (count - 1) + shared**2 / (n - 1))
         return np.sqrt(variance), freedom, third / variance**1.5

@@ -238,3 +238,12 @@ def test_results_of_the_same_subsets_share_them(put, tmp_path) -> None:
     put("xalign/lir-2__tiny", "T", {"de": 0.75, "en": 0.5})
     first, second, other = (table.frame for table in read_results(tmp_path).tables.values())
     assert len({id(frame) for frame in (first, second, other)}) == 2
+
+
+def test_only_the_chosen_models_are_read(put, tmp_path) -> None:
+    put(PLAIN, "T", {"en": 0.5})
+    put("org/other", "T", {"en": 0.25})
+    for path in (tmp_path / "results" / "org__other").glob("*/T.json"):
+        path.write_text("{")
+    results = read_results(tmp_path, chosen=lambda specs: specs.keys() - {"org/other"})
+    assert (results.models, results.unreadable) == ([PLAIN], {})
