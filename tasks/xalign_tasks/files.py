@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora import Corpus, file_digest
+from xalign_models.corpora import Corpus
+from xalign_models.corpora.base import from_files
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
@@ -79,17 +80,8 @@ class FilesTask(JointTask):
 
     def local_corpus(self) -> Corpus:
         """The files as a corpus, each language read by :meth:`read`."""
-        name, files = self.metadata.name, self.files()
-
-        def identity(language: str) -> str:
-            return " ".join((*map(file_digest, files[language]), self.reading()))
-
-        def rows(language: str) -> Any:
-            if language not in files:
-                raise DataError(f"{name} has no files of {language}; it has {', '.join(files)}.")
-            return self.read(files[language])
-
-        return Corpus(name, "files", (name,), tuple(files), rows, identity)
+        name = self.metadata.name
+        return from_files(name, "files", (name,), self.files(), self.read, f" {self.reading()}")
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Read the languages of the chosen subsets, and those that every subset needs, each into ``dataset``."""
