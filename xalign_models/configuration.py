@@ -5,7 +5,7 @@ import functools
 import json
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
@@ -125,9 +125,7 @@ def from_mapping(kind: type[Config], data: Any) -> Config:
         raise ModelError(_line(kind, error)) from None
 
 
-@functools.cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
