@@ -64,7 +64,7 @@ class ModelMeta:
 
 @dataclass(frozen=True)
 class Frame:
-    """What the entries of a result are of; results with equal ones share a frame, so that thousands fit into memory.
+    """Description of a result's entries; results with equal ones share a frame, so that thousands fit into memory.
 
     Attributes:
         splits: Split of each entry.

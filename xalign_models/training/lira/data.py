@@ -120,7 +120,7 @@ class Split:
 
 
 def foreign_texts(config: ArcaConfig) -> Split:
-    """Texts of parallel corpora in all languages except English; every language holds out the same last rows."""
+    """Foreign texts of corpora; all languages hold out the same last rows. Raises DataError if a corpus is missing."""
     split = Split()
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
@@ -263,7 +263,7 @@ def _text(record: dict[str, Any]) -> LanguageText:
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
-    """The texts of a corpus in the chosen languages except English; all languages if none are chosen."""
+    """Texts of a corpus in the chosen languages, by default all, except English. Raises DataError if it is missing."""
     corpus = corpora.load(name)
     for language in corpus.languages:
         if language != ENGLISH and (not languages or language in languages):
@@ -271,7 +271,7 @@ def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Ite
 
 
 def training_texts(config: LiraConfig) -> list[LanguageText]:
-    """The texts that both stages of a training translate."""
+    """The texts that both stages of a training translate. Raises DataError if a source is missing."""
     stages = foreign_texts(config.arca), rated(config.lasr), searches(config.lasr)
     texts, pairs, queries = ([*split.train, *split.held_out] for split in stages)
     texts += [text for row in pairs for text in (row.first, row.second)]
