@@ -12,7 +12,7 @@ from types import ModuleType
 from filelock import FileLock
 
 from xalign_models.errors import ModelError
-from xalign_models.files import set_aside
+from xalign_models.files import require_regular, set_aside
 
 _MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
 _PAGE = 65_536  # bytes of the largest possible page
@@ -41,7 +41,14 @@ def require_installed(module: ModuleType) -> None:
 
 
 def set_aside_if_damaged(path: Path) -> None:
-    """Rename a store that ends before its last page."""
+    """Rename a store that ends before its last page.
+
+    Raises:
+        FileError: A file of the store is a pipe, a device or a folder.
+    """
+    for place in (path / "data.mdb", path / "lock.mdb"):
+        if place.exists():
+            require_regular(place)
     file = path / "data.mdb"
     if _is_long_enough(file):
         return

@@ -20,7 +20,7 @@ from typing import Any, Self
 import lmdb
 import numpy as np
 
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
 from xalign_models.lmdb_file import require_installed, reserve_lock, set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
@@ -99,11 +99,11 @@ class EmbeddingStore:
             set_aside_if_damaged(self.path)
             reserve_lock(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
-        except (lmdb.Error, OSError) as error:
+            self._used, self._notes = self._env.open_db(_META), self._env.open_db(_NOTES)
+        except (lmdb.Error, OSError, FileError) as error:
             raise ModelError(
                 f"Cannot open the store at {self.path} ({error}); make room, or set XALIGN_STORE to another folder."
             ) from None
-        self._used, self._notes = self._env.open_db(_META), self._env.open_db(_NOTES)
 
     def __enter__(self) -> Self:
         return self

@@ -30,10 +30,10 @@ def use(path: Path) -> None:
 
     try:
         with EmbeddingStore(path) as store:
-            rows = store.get("one", KEYS)
-            assert all(row is None or np.array_equal(row, VECTORS[i]) for i, row in enumerate(rows))
-            store.put("one", KEYS, VECTORS)
-            np.testing.assert_array_equal(np.stack(store.get("one", KEYS)), VECTORS)
+            for _ in range(2):  # a store that cannot be written says so, and its vectors are encoded again
+                rows = store.get("one", KEYS)
+                assert all(row is None or np.array_equal(row, VECTORS[i]) for i, row in enumerate(rows))
+                store.put("one", KEYS, VECTORS)
     except XAlignError as error:
         print(error)  # noqa: T201
         raise SystemExit(2) from None

@@ -18,7 +18,8 @@ from typing import Any
 
 from xalign_models.corpora import file_digest
 from xalign_models.corpora.collection import id_of, read_records, texts_by_id
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, FileError
+from xalign_models.files import read_bytes
 
 LOCALES = ("bd", "id", "my", "pk", "th", "ph", "vn")
 _STAND_IN = ("query.json", "item.json", "pairs_info.json")
@@ -122,12 +123,12 @@ def _lines(path: Path) -> Iterator[LocatedRow]:
 def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
     """The files of the stand-in, in their own layout, as rows in mteb's layout."""
     try:
-        queries, items, pairs = (json.loads((folder / name).read_text(encoding="utf-8")) for name in _STAND_IN)
+        queries, items, pairs = (json.loads(read_bytes(folder / name)) for name in _STAND_IN)
         qrels = [{"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]} for row in pairs]
         return (
             iter([(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()]),
             iter([(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()]),
             iter([(f"{folder}, pair {number}", row) for number, row in enumerate(qrels, 1)]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (FileError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not in the stand-in's layout ({error!r}).") from None

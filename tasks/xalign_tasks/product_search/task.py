@@ -10,6 +10,7 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 
 from xalign_models.errors import DataError
+from xalign_models.files import noting
 from xalign_models.languages import from_lazada
 from xalign_models.paths import data_dir
 from xalign_models.results.items import save_items
@@ -67,17 +68,18 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         if self.data_loaded:
             return
         root = self.root()
-        self.stamp(self.fingerprint())
-        self.dataset = {name: {} for name in self.hf_subsets}
-        for split in self.eval_splits:
-            for name, locale in load(root, split, self.hf_subsets).items():
-                language = from_lazada(name)
-                self.dataset[name][split] = RetrievalSplitData(
-                    queries=_rows(locale.queries, locale.query_languages, language),
-                    corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
-                    relevant_docs=locale.relevant,
-                    top_ranked=None,
-                )
+        with noting({}):
+            self.stamp(self.fingerprint())
+            self.dataset = {name: {} for name in self.hf_subsets}
+            for split in self.eval_splits:
+                for name, locale in load(root, split, self.hf_subsets).items():
+                    language = from_lazada(name)
+                    self.dataset[name][split] = RetrievalSplitData(
+                        queries=_rows(locale.queries, locale.query_languages, language),
+                        corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
+                        relevant_docs=locale.relevant,
+                        top_ranked=None,
+                    )
         self.data_loaded = True
 
     def task_specific_scores(
