@@ -40,7 +40,7 @@ def test_mteb_loads_them_all():
 
 def test_the_top_level_has_models_and_three_files():
     files = {path.name for path in RESULTS.iterdir() if path.is_file()}
-    assert files == {"baseline.json", "leaderboard.csv", "outdated.txt"}
+    assert files == {"baseline.json", "leaderboard.csv"}
     assert all("__" in path.name for path in RESULTS.iterdir() if path.is_dir())
 
 
@@ -117,11 +117,7 @@ def test_the_leaderboard_in_the_folder_is_current():
 @pytest.mark.slow
 @pytest.mark.skipif("XALIGN_DATA" not in os.environ, reason="XALIGN_DATA is not set: a revision has its fit text in it")
 def test_revisions_are_those_of_the_models_at_hand(monkeypatch):
-    """Current revisions equal those of the results, on a like processor, so that no run scores a model again.
-
-    ``outdated.txt`` lists the models whose maps are fitted otherwise since they were scored; no other model is.
-    """
-    outdated = (RESULTS / "outdated.txt").read_text(encoding="utf-8").split()
+    """Current revisions equal those of the results, on a like processor, so that no run scores a model again."""
     monkeypatch.setattr(
         "xalign_models.linalg.onednn.is_slow", lambda *_: False
     )  # else bfloat16 is computed with in float32
@@ -130,7 +126,6 @@ def test_revisions_are_those_of_the_models_at_hand(monkeypatch):
         folders = list((RESULTS / name.replace("/", "__")).glob("*"))
         if folders and not spec.backbone.tuned and where(spec.backbone.model) is not None:
             compared += 1
-            same = [folder.name for folder in folders] == [Recipe(spec).revision]
-            assert same == (name not in outdated), name
+            assert [folder.name for folder in folders] == [Recipe(spec).revision], name
     if not compared:
         pytest.skip("no asset is installed: xalign assets install multilingual-e5-small-q4")

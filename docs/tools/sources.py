@@ -178,9 +178,11 @@ def analyses(table: str, column: str, /, **where: object) -> list[float]:
 
 
 @source
-def analysed(table: str, /, **where: object) -> str | None:
+def analysed(
+    table: str, columns: Sequence[str] = ("score", "difference", "low", "high"), /, **where: object
+) -> str | None:
     """A score of an analysis, and its paired difference with the 95% interval; None if the row is missing."""
-    found = [numbers(f"{ANALYSES}/{table}.csv", column, **where) for column in ("score", "difference", "low", "high")]
+    found = [numbers(f"{ANALYSES}/{table}.csv", column, **where) for column in columns]
     if not found[0]:
         return None
     (score,), (gap,), (low,), (high,) = found

@@ -15,6 +15,7 @@ from xalign_models.errors import DataError
 from xalign_models.evaluation.audit import Overlap, overlaps
 from xalign_models.evaluation.run import run
 from xalign_models.models import api
+from xalign_models.models.labelled import crosses
 from xalign_models.models.saving import save
 from xalign_models.recommend import RETRIEVAL, Recommendation
 from xalign_models.results.items import Items
@@ -109,6 +110,10 @@ def try_text(
     rows = [*read_collection(folder, "test").queries.values()] if judged else rows
     task = own_task(SCORED, folder)
     overlap = tuple(overlaps(task, rows, {code: fit.texts(code) for code in fit.languages}))
+    judge = own_task(JUDGING, folder) if judged else None
+    if judge and not crosses(judge):
+        tell("No query has a relevant document in another language, so the judgements cannot choose a method.")
+        judge = None
     tell(f"{folder.name}: {', '.join(test.languages)}; choosing an alignment ...")
     pivot = corpora.ENGLISH if corpora.ENGLISH in fit.languages else fit.languages[0]
     recommendation = api.recommend(
@@ -116,7 +121,7 @@ def try_text(
         corpus=f"own:{'test' if judged else 'fit'}:{folder}",
         pivot=pivot,
         device=device,
-        judge=own_task(JUDGING, folder) if judged else None,
+        judge=judge,
     )
     tell(recommendation.reason)
     chosen, saved = recommendation.chosen, None

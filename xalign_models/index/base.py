@@ -135,9 +135,17 @@ class Index(ABC):
 
 
 def matrix(vectors: Iterable[Any]) -> Float32:
-    """Vectors of equal length as (n, d) float32; a missing one becomes NaN."""
+    """Vectors of equal length as (n, d) float32; a missing one becomes NaN.
+
+    Raises:
+        FileError: The vectors have several dimensions.
+    """
     listed = list(vectors)
-    empty = [np.nan] * next((len(vector) for vector in listed if vector is not None), 0)
+    dims = {len(vector) for vector in listed if vector is not None} or {0}
+    if len(dims) > 1:
+        lengths = " and ".join(map(str, sorted(dims)))
+        raise FileError(f"There are vectors of {lengths} numbers; an index has vectors of one length.")
+    empty = [np.nan] * min(dims)
     return np.array([empty if vector is None else vector for vector in listed], np.float32)
 
 

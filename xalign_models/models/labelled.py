@@ -30,6 +30,13 @@ def is_task(name: str) -> bool:
     return name not in CORPORA
 
 
+def crosses(name: str) -> bool:
+    """Whether a task of own text has a subset with texts in more than one language."""
+    task: Any = get_task(Part(name))
+    task.identify()
+    return any(len({*codes}) > 1 for codes in task.metadata.hf_subsets_to_langscripts.values())
+
+
 def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
     """A task's subsets in some languages, scored item by item with the encoder of each candidate.
 
@@ -55,7 +62,8 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
     }
     if not set(subsets) - within:
         needed = ", ".join(sorted(set.union(*spoken.values())))
-        raise LanguageError(f"--judge {name} has no part across {', '.join(sorted(languages))}; it needs {needed}.")
+        spoken_here = ", ".join(sorted(languages))
+        raise LanguageError(f"--judge {name} has no part across {spoken_here}; its languages are {needed}.")
 
     def score(candidate: Candidate) -> tuple[Scored, Scored]:
         import mteb

@@ -6,10 +6,12 @@ rare in most languages, does not. Baselines that change no vector, :mod:`xalign_
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from mteb.types import PromptType
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -309,17 +311,25 @@ def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list
 
 @figures.styled()
 def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
-    """``same`` over ``other``, a named point for each method, and the curve of SHIFT's strengths."""
+    """``same`` over ``other``, a numbered point for each method, and the curve of SHIFT's strengths.
+
+    Methods that are below plain by more than ten points on a side are left out, as they would squeeze the others.
+    """
     points = {measure: {row["method"]: row["value"] for row in rows if row["measure"] == measure} for measure in LABELS}
-    figure, ((axis,),) = figures.canvas(width=8.0, height=5.5)
-    named = [(name, points["other"][name], points["same"][name]) for name in points["same"]]
-    single = [point for point in named if not point[0].startswith("shift ")]
+    figure, ((axis,),) = figures.canvas(width=9.0, height=5.5)
+    named = [
+        (name, points["other"][name], points["same"][name])
+        for name in points["same"]
+        if all(side[name] > side["plain"] - 10 for side in points.values())
+    ]
+    single = sorted((point for point in named if not point[0].startswith("shift ")), key=itemgetter(1))
     figures.draw_points(axis, [x for _, x, _ in single], [y for *_, y in single])
-    figures.name_points(axis, single)
+    figures.name_points(axis, [(str(place), x, y) for place, (_, x, y) in enumerate(single, 1)])
+    names = [Line2D([], [], linestyle="", label=f"{place}  {name}") for place, (name, *_) in enumerate(single, 1)]
     curve = [point[1:] for point in named if point[0].startswith("shift ")]
     if curve:
         across, within = ([point[side] for point in curve] for side in (0, 1))
         figures.draw_lines(axis, {"shift, strength 0 to 1": (across, within)}, color=figures.COLOURS[1])
-        axis.legend()
+    axis.legend(handles=[*names, *axis.lines], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.2)
     figures.describe(axis, f"{model} on {pool}", f"{LABELS['other']}, %", f"{LABELS['same']}, %")
     return figure

@@ -16,7 +16,7 @@ DIM = 24
 def planted_text(workdir, write_vectors):
     """Text with its vectors: a meaning per row, an offset per language of the given length."""
 
-    def write(offset, form="parallel", rows=130):
+    def write(offset, form="parallel", rows=130, across=True):
         rng = np.random.default_rng(0)
         meaning = rng.normal(size=(rows, DIM))
         texts = {code: [f"{code} sentence number {i}" for i in range(rows)] for code in LANGUAGES}
@@ -36,7 +36,7 @@ def planted_text(workdir, write_vectors):
                     documents.append({"_id": f"{code}{i}", "text": text, "lang": code})
                     queries.append({"_id": f"q{code}{i}", "text": f"what is {text}?", "lang": code})
                     names.append(queries[-1]["text"])
-                    qrels += [f"q{code}{i}\t{other}{i}\t1" for other in LANGUAGES]
+                    qrels += [f"q{code}{i}\t{other}{i}\t1" for other in LANGUAGES if across or other == code]
                 vectors.append(moved[number] + 0.1 * rng.normal(size=meaning.shape))
             for name, records in (("corpus", documents), ("queries", queries)):
                 (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -76,6 +76,15 @@ def test_a_trial_says_when_no_alignment_helps(xalign, workdir, planted_text):
     assert "No alignment helps here" in out
     assert not (workdir / "out" / "model").exists()
     assert json.loads((workdir / "out" / "results" / "baseline.json").read_text())["scores"]
+
+
+def test_judgements_within_languages_alone_are_scored_and_do_not_choose(xalign, workdir, planted_text):
+    text, model = planted_text(2.0, "collection", across=False)
+    status, out, err = xalign("try", model, text, "-o", "out", "--json")
+    assert status == 0
+    assert any("No query has a relevant document in another language" in line for line in err)
+    scores = {score["name"] for score in json.loads(out)["scores"]}
+    assert scores == {"same language", "deu-Latn", "eng-Latn", "fra-Latn"}
 
 
 @pytest.mark.parametrize(

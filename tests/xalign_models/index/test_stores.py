@@ -190,3 +190,16 @@ def test_a_killed_process_loses_and_doubles_no_row(stored, tmp_path):
         assert sorted(map(str, keys)) == sorted(map(str, ids))
         assert index.count() == len({*keys}) == COUNT
         np.testing.assert_allclose(second[[keys.index(key) for key in ids]], before @ ROTATION, atol=1e-5)
+
+
+@pytest.mark.parametrize("row", [7, 6000])
+def test_vectors_of_several_lengths_are_refused_in_one_line(xalign, workdir, row):
+    lengths = np.full(6001, 24)
+    lengths[row] = 20
+    rng = np.random.default_rng(0)
+    vectors = [rng.standard_normal(length).astype(np.float32) for length in lengths]
+    pq.write_table(pa.table({"vector": vectors, "lang": ["en"] * 6001}), workdir / "docs.parquet")
+    status, out, err = xalign("index", "audit", "docs.parquet")
+    assert (status, out) == (2, "")
+    assert "of 20 and 24 numbers" in err[-1] or "20 numbers" in err[-1]
+    assert "unexpected" not in err[-1]
