@@ -11,6 +11,8 @@ Examples:
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class XAlignError(Exception):
@@ -67,6 +69,21 @@ class AlignmentError(XAlignError):
 
 class ModelError(XAlignError):
     """A model name, directory or output is unusable."""
+
+
+@contextmanager
+def without_panic() -> Iterator[None]:
+    """Turn a panic of a library in Rust, which is no Exception and would end a whole run, into an error.
+
+    Raises:
+        ModelError: In place of the panic.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"A library gave up: {' '.join(str(error).split())[:200]}.") from error
 
 
 class NeedsPluginError(ModelError, AlignmentError):

@@ -17,8 +17,9 @@ import stat
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +54,8 @@ _WIDTHS = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
     "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
 }  # fmt: skip
+
+_digests: ContextVar[dict[Path, str] | None] = ContextVar("_digests", default=None)
 
 T = TypeVar("T", dict[str, Any], list[Any])
 
@@ -156,7 +159,25 @@ def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
     if len(content) > most:
         raise FileError(f"{path} is longer than {most} bytes.")
+    if (digests := _digests.get()) is not None:
+        digest = hashlib.sha256(content).hexdigest()
+        if digests.setdefault(path, digest) != digest:
+            raise FileError(f"{path} changed while it was in use. Run the command again.")
     return content
+
+
+@contextmanager
+def noting(digests: dict[Path, str]) -> Iterator[None]:
+    """Note the sha256 (hex) of every file that is read or hashed within, so that both are of the same bytes.
+
+    Raises:
+        FileError: A file has another digest than the one already noted.
+    """
+    token = _digests.set(digests)
+    try:
+        yield
+    finally:
+        _digests.reset(token)
 
 
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:
@@ -244,9 +265,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int 
 
     size, batches = 0, []
     try:
-        schema = pq.read_schema(require_regular(path, most))
+        source = pa.BufferReader(read_bytes(path, most))
+        schema = pq.read_schema(source)
         texts = [column.name for column in schema if pa.types.is_string(column.type)]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
+        with pq.ParquetFile(source, read_dictionary=texts) as file:
             for batch in file.iter_batches(1 << 12, columns=columns):
                 for column in batch.columns:
                     size += column.nbytes + 8 * len(column)
@@ -334,9 +356,16 @@ def state_of(status: os.stat_result) -> list[int]:
 
 
 def file_digest(path: Path) -> str:
-    """Like :func:`sha256_file`, but read again only if the file is young, or its size, times or inode change."""
+    """Like :func:`sha256_file`, but read again only if the file is young, or its size, times or inode change.
+
+    Within :func:`noting`, it is the digest of the bytes that were read.
+    """
+    digests = _digests.get()
+    if digests is not None and path in digests:
+        return digests[path]
     state = state_of(path.stat())
-    return sha256_file(path) if state[2] > time.time_ns() - RACY else _file_digest(path.resolve(), *state)
+    digest = sha256_file(path) if state[2] > time.time_ns() - RACY else _file_digest(path.resolve(), *state)
+    return digest if digests is None else digests.setdefault(path, digest)
 
 
 @lru_cache(maxsize=4096)

@@ -108,35 +108,34 @@ def simple(logits: np.ndarray) -> dict[str, np.ndarray]:
 def intervals(atlas: Atlas) -> Iterator[Row]:
     """How many 90% intervals of the table cover the whole measured score, and their median width in points."""
     whole = scores_of(atlas)
-    found: list[tuple[str, str, str, bool, float, float]] = []
+    found: list[tuple[str, str, str, bool, float]] = []
     for by in ("language", "task"):
-        part = estimate(without(atlas, pairs(atlas, by, 2)))
+        kept = estimate(without(atlas, pairs(atlas, by, 2)))
         for kind in TASKS:
             for code in whole.languages:
                 tasks = whole.count(kind, code)
-                if not tasks or code not in part.place:
+                if not tasks or code not in kept.place:
                     continue
-                truth, guess = whole.row(kind, code), part.row(kind, code)
-                held = (truth.measured == tasks) & (guess.measured < part.count(kind, code))
+                truth, guess = whole.row(kind, code), kept.row(kind, code)
+                held = (truth.measured == tasks) & (guess.measured < kept.count(kind, code))
                 for row in np.flatnonzero(held):
                     date = atlas.models[whole.models[row]].release_date or ""
                     age = "released before 2025" if date < "2025" else "released since 2025"
                     named = "rarely named" if atlas.low_resource(code) else "often named"
                     covers = guess.low[row] <= truth.score[row] <= guess.high[row]
                     width = 100 * (guess.high[row] - guess.low[row])
-                    found.append(
-                        (kind, named, age, bool(covers), float(width), float(guess.score[row] - truth.score[row]))
-                    )
-    groups: list[tuple[str, Callable[[tuple], bool]]] = [("all", lambda row: True)]
-    for place, values in enumerate(
-        (TASKS, ("rarely named", "often named"), ("released before 2025", "released since 2025"))
-    ):
-        groups += [(value, lambda row, place=place, value=value: row[place] == value) for value in values]
-    for name, belongs in groups:
-        rows = [row for row in found if belongs(row)]
-        yield "intervals", name, "coverage", 100 * float(np.mean([row[3] for row in rows]))
-        yield "intervals", name, "width", float(np.median([row[4] for row in rows]))
-        yield "intervals", name, "scores", len(rows)
+                    found.append((kind, named, age, bool(covers), float(width)))
+    table = pd.DataFrame(found, columns=["kind", "named", "age", "covers", "width"])
+    groups = [("all", table)]
+    for column, values in (
+        ("kind", TASKS), ("named", ("rarely named", "often named")),
+        ("age", ("released before 2025", "released since 2025")),
+    ):  # fmt: skip
+        groups += [(value, table[table[column] == value]) for value in values]
+    for name, part in groups:
+        yield "intervals", name, "coverage", 100 * float(part["covers"].mean())
+        yield "intervals", name, "width", float(part["width"].median())
+        yield "intervals", name, "scores", len(part)
 
 
 def table_without(atlas: Atlas, hides: Callable[[Column], np.ndarray], like: Scores) -> Atlas:

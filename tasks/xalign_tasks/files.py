@@ -1,12 +1,18 @@
 """Tasks on a published set, in files by language or on the hub, that is not a corpus to fit on."""
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora import Corpus, file_digest
-from xalign_models.errors import DataError
+from xalign_models.corpora import Corpus
+from xalign_models.corpora.base import from_files
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
 from xalign_tasks.base import JointTask
+
+logger = logging.getLogger(__name__)
 
 
 def data_folder(name: str, missing: str) -> Path:
@@ -19,6 +25,23 @@ def data_folder(name: str, missing: str) -> Path:
     if root is None or not (root / name).is_dir():
         raise DataError(missing)
     return root / name
+
+
+def files_by_language(folder: str, pattern: str, code: Callable[[Path], str], missing: str) -> dict[str, Path]:
+    """The files of a folder under XALIGN_DATA by canonical language, from the two-letter ``code`` of each path.
+
+    Raises:
+        DataError: There are none; the message is ``missing``.
+    """
+    base, files = data_dir(), dict[str, Path]()
+    for path in sorted((base / folder).glob(pattern)) if base else ():
+        try:
+            files[from_iso639_1(code(path))] = path
+        except LanguageError:
+            logger.warning("%s: left out, as no language has its code.", path)
+    if not files:
+        raise DataError(missing)
+    return files
 
 
 def present(files: dict[str, tuple[Path, ...]], publisher: str) -> dict[str, tuple[Path, ...]]:
@@ -57,17 +80,8 @@ class FilesTask(JointTask):
 
     def local_corpus(self) -> Corpus:
         """The files as a corpus, each language read by :meth:`read`."""
-        name, files = self.metadata.name, self.files()
-
-        def identity(language: str) -> str:
-            return " ".join((*map(file_digest, files[language]), self.reading()))
-
-        def rows(language: str) -> Any:
-            if language not in files:
-                raise DataError(f"{name} has no files of {language}; it has {', '.join(files)}.")
-            return self.read(files[language])
-
-        return Corpus(name, "files", (name,), tuple(files), rows, identity)
+        name = self.metadata.name
+        return from_files(name, "files", (name,), self.files(), self.read, f" {self.reading()}")
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Read the languages of the chosen subsets, and those that every subset needs, each into ``dataset``."""

@@ -79,6 +79,22 @@ def adapted(folder: Path, **fields: Any) -> None:
     adapter(folder, str(base), **fields)
 
 
+def field(number: int, content: bytes, wire: int = 2) -> bytes:
+    """A field of a protobuf message."""
+    length, digits = len(content), b""
+    while length > 127:
+        length, digits = length >> 7, digits + bytes([length & 127 | 128])
+    return bytes([number << 3 | wire]) + (digits + bytes([length]) if wire == 2 else b"") + content
+
+
+def sentencepiece(
+    folder: Path, *, longest: int = 3, number: int = 3, before: bytes = b"", name: str = "x.model"
+) -> None:
+    chart = (8).to_bytes(4, "little") + bytes(8) + b"a\0" + b"x" * longest + b"\0"
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(field(1, field(1, b"a")) + before + field(number, field(2, chart)))
+
+
 SLOW = "(" + "a?" * 3 + "[a-z_.]+)+!"
 MODELS: dict[str, Callable[[Path], Any]] = {
     "an adapter's modules as a pattern": partial(adapted, target_modules="(.+)+!"),
@@ -92,6 +108,19 @@ MODELS: dict[str, Callable[[Path], Any]] = {
     "a tokenizer's replacement of nothing": partial(tokenizer, normalizer=replacing("ee", 40, Regex="")),
     "a tokenizer's template": partial(tokenizer, post_processor=template(10**5)),
     "a tokenizer's pattern": partial(tokenizer, pre_tokenizer=split("(a+)+$")),
+    "a tokenizer's pattern of two repetitions": partial(tokenizer, pre_tokenizer=split("a+.*a+!")),
+    "a tokenizer's pattern of options": partial(tokenizer, pre_tokenizer=split("a?" * 30 + "!")),
+    "a tokenizer's pattern of bounded repetitions": partial(tokenizer, pre_tokenizer=split("(?:a{1,9}){1,9}!")),
+    "a tokenizer's pattern of a repeated repetition": partial(tokenizer, pre_tokenizer=split("a{1,3}+!")),
+    "a tokenizer's pattern with spaces": partial(tokenizer, pre_tokenizer=split("(?x)a{1,9} +!")),
+    "a tokenizer's pattern behind a control character": partial(tokenizer, pre_tokenizer=split(r"\c[a+b+a+a+]!")),
+    "a tokenizer's many patterns": partial(tokenizer, pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        split("a*!")] * 40}),
+    "a SentencePiece chart": partial(sentencepiece, longest=100_000),
+    "a SentencePiece chart for the way back": partial(sentencepiece, longest=100_000, number=5),
+    "a SentencePiece chart behind a group": partial(sentencepiece, longest=100_000, before=b"\x33\x34"),
+    "a SentencePiece chart in a folder": partial(sentencepiece, longest=100_000, name="1_Other/spiece.model"),
+    "a SentencePiece file that is cut short": lambda folder: (folder / "x.model").write_bytes(b"\x1a\x7f\x12"),
     "a tokenizer's pattern in a replacement": partial(tokenizer, normalizer=replacing("x", Regex="(a|aa)+$")),
     "a tokenizer's padding": partial(tokenizer, padding={"strategy": {"Fixed": 10**9}, "direction": "Right",
         "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -534,3 +535,46 @@ def test_a_folder_that_is_named_like_a_text_is_none(tmp_path):
     (tmp_path / "en.txt").write_text("a\nb\n")
     with pytest.raises(DataError, match="at least two files"):
         own(tmp_path)
+
+
+@pytest.mark.parametrize("first", ["rows", "identity"])
+def test_the_bytes_that_are_hashed_are_those_that_are_read(tmp_path, first):
+    """A file that changes between its digest and its reading is refused, and a later digest is of what was read."""
+    for name in ("deu", "eng"):
+        (tmp_path / f"{name}.txt").write_text("eins\nzwei\n")
+    corpus = own(tmp_path)
+    fingerprint = own(tmp_path).fingerprint()
+    if first == "rows":
+        rows = {language: corpus.texts(language) for language in corpus.languages}
+    else:
+        assert corpus.fingerprint() == fingerprint
+    (tmp_path / "deu.txt").write_text("drei\nvier\n")
+    if first == "rows":
+        assert rows["deu-Latn"] == ["eins", "zwei"]
+        assert corpus.fingerprint() == fingerprint
+    else:
+        with pytest.raises(DataError, match="deu.txt changed while it was in use"):
+            corpus.texts("deu-Latn")
+    assert own(tmp_path).texts("deu-Latn") == ["drei", "vier"]
+
+
+@pytest.mark.parametrize("name", ["table.tsv", "table.jsonl", "table.parquet"])
+def test_a_table_is_opened_once(tmp_path, name, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"de": ["eins", "zwei"], "en": ["one", "two"]}), path)
+    elif path.suffix == ".jsonl":
+        path.write_text('{"de": "eins", "en": "one"}\n{"de": "zwei", "en": "two"}\n')
+    else:
+        path.write_text("de\ten\neins\tone\nzwei\ttwo\n")
+    opened = []
+    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" and watching else None)
+    watching = [True]
+    corpus = own(path)
+    corpus.fingerprint()
+    watching.clear()
+    assert opened.count(str(path)) == 1
+    assert corpus.fingerprint() == own(path).fingerprint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import mmap
 import os
@@ -16,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.assets.digests import CARD, combine, counts, directory_entries
-from xalign_models.errors import FileError, ModelError, one_line
+from xalign_models.errors import AssetError, FileError, ModelError, one_line
 from xalign_models.files import TensorHeader, parse_json, parse_safetensors, state_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ IN_MEMORY = 64 << 20
 _MOST_FILES = 10_000
 _MOST_SETTINGS = 64 << 20
 _SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
+_TIKTOKEN = bytes({*range(48, 58), *range(65, 91), *range(97, 123), *b"+/= \n"})
+"""Bytes of a list of tokens in base64 with their ranks; none of them begins a normaliser of SentencePiece."""
+_NORMALISERS = {3, 5}
+"""Numbers of the protobuf fields of SentencePiece that rewrite text."""
 _copies: dict[str, Inspected] = {}
 """Temporary copies that are in use, by path."""
 
@@ -165,14 +170,14 @@ class Inspected:
 
     @cached_property
     def tokenizers(self) -> dict[str, dict[str, Any]]:
-        """The content of each ``tokenizer.json``, by name, without its vocabulary; :attr:`contents` does without.
+        """The content of each ``tokenizer.json`` or SentencePiece file, by name, without its vocabulary.
 
         Raises:
             ModelError: A file is damaged.
         """
-        return {
-            name: self._tokenizer(name) for name in sorted(self.files) if PurePosixPath(name).name == "tokenizer.json"
-        }
+        places = [PurePosixPath(name) for name in sorted(self.files)]
+        found = {str(place): self._tokenizer(str(place)) for place in places if place.name == "tokenizer.json"}
+        return found | {str(place): self._sentencepiece(str(place)) for place in places if place.suffix == ".model"}
 
     def _tokenizer(self, name: str) -> dict[str, Any]:
         """A tokenizer's content without its vocabulary, which is long."""
@@ -181,6 +186,25 @@ class Inspected:
         model = parsed["model"] if isinstance(parsed.get("model"), dict) else {}
         short = {key: value for key, value in model.items() if key not in {"vocab", "merges"}}
         return {key: value for key, value in parsed.items() if key != "added_tokens"} | {"model": short}
+
+    def _sentencepiece(self, name: str) -> dict[str, Any]:
+        """The charts of a SentencePiece file in the form of a ``tokenizer.json``; tiktoken's lists have none."""
+        from xalign_models.assets.use import protobuf_fields
+
+        content = bytes(self.content(name)[: IN_MEMORY + 1])
+        if len(content) > IN_MEMORY:
+            raise ModelError(f"{self.label}: {name} is longer than {IN_MEMORY} bytes.")
+        if not content.translate(None, _TIKTOKEN):
+            return {}
+        try:
+            parts = [part for part in protobuf_fields(content) if part[0] in _NORMALISERS]
+            charts = [
+                content[a:b] for _, *part in parts for number, a, b in protobuf_fields(content, *part) if number == 2
+            ]
+        except AssetError as error:
+            raise ModelError(f"{self.label}: {name} is damaged. {error}") from None
+        chart = base64.b64encode
+        return {"charts": [{"type": "Precompiled", "precompiled_charsmap": chart(part).decode()} for part in charts]}
 
     def fingerprint(self, without: str = "", folder: str = "") -> str:
         """The fingerprint of the directory, or of a folder in it, or without a folder in it.

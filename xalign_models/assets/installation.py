@@ -132,7 +132,7 @@ def verify(name: str) -> None:
 
 
 def fingerprint(name: str) -> str:
-    """Sha256 (hex) of the files of an installed asset as they are now; equal to that of any copy of the directory."""
+    """Sha256 (hex) of an installed asset's files, equal to that of any copy. Raises AssetError if it is missing."""
     return directory_fingerprint(_require(name))
 
 

@@ -48,7 +48,7 @@ class ResolvedModel:
 
     @cached_property
     def files(self) -> Inspected:
-        """The files; of a model on the hub, the JSON files alone, which are fetched now."""
+        """The files; of a model on the hub, the JSON files alone, fetched now. Raises AssetError if they cannot be."""
         if self.source == "hub":
             return Inspected(_fetched(self.path_or_id, str(self.revision)), self.path_or_id)
         return self.opened or Inspected(Path(self.path_or_id))

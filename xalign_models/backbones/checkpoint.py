@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import policy
-from xalign_models.errors import AssetError, XAlignError, one_line
+from xalign_models.errors import AssetError, XAlignError, one_line, without_panic
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -127,7 +127,8 @@ def opened(model: str) -> Iterator[None]:
         AssetError: In place of errors of other libraries.
     """
     try:
-        yield
+        with without_panic():
+            yield
     except XAlignError:
         raise
     except Exception as error:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.backbones.inputs import split_side, with_side
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, without_panic
 from xalign_models.progress import live
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class RawEncoder:
                 )
         return self._modules
 
+    @without_panic()
     def encode(
         self, texts: Sequence[str], prompt: str | Sequence[str] = "", progress: str | None = None
     ) -> npt.NDArray[np.float32]:

@@ -1,8 +1,9 @@
 """Bounds the time and memory that a ``tokenizer.json`` may take for a text, by rules over its parsed content."""
 
 import base64
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xalign_models.errors import ModelError
@@ -12,9 +13,18 @@ _MOST_GROWTH = 100
 """Maximum characters that normalisation may make of one; published charts of characters reach 33 bytes."""
 _MOST_ADDED = 1_000
 """Maximum characters or tokens added to a text, length of an affix, and number of characters of a word."""
-_UNBOUNDED = re.compile(r"[*+]|\{\d*,\}|\{\d*,?\d{3,}\}")
-_PIECE = re.compile(r"\\.|\[(?:\\.|\[[^\]]*\]|[^\]\\])*\]|[*+?]|\{\d*,?\d*\}|.", re.DOTALL)
-_MOST_REPEATS = 4
+_TEXT = 1_000
+"""Length of a text, in characters, for which the ways of a pattern to match are counted."""
+MOST_WAYS = 20_000
+"""Maximum ways to match of all patterns: one repetition without end beside others, so never the text's length cubed."""
+_FEW = 20
+_PIECE = re.compile(
+    r"(?P<open>\((?:\?(?:i?:|=|!|<=|<!|>)|(?!\?)))|(?P<close>\))|(?P<either>\|)"
+    r"|(?P<repeat>(?P<sign>[*+?])[?+]?|\{(?=,?\d)(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)\}\??)"
+    r"|(?P<one>\\[pPx]\{[^{}]*\}|\\[^cCMkgQXRN1-9]|[^][\\(){}?*+|]"
+    r"|\[\^?(?!\])(?:\\.|\[\^?(?!\])(?:\\.|[^][\\])+\]|[^][\\])+\])",
+    re.DOTALL,
+)
 
 
 def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
@@ -27,12 +37,11 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
     Raises:
         ModelError: The tokenizer is refused; the message gives the reason.
     """
-    growth, added = 1, 0
+    growth, added, ways = 1, 0, 0.0
     for part in (part for part in walk(settings) if isinstance(part, Mapping)):
         kind, content = part.get("type"), str(part.get("content", ""))
         if isinstance(pattern := part.get("pattern"), Mapping):
-            if not is_safe_pattern(str(pattern.get("Regex", ""))):
-                raise ModelError(f"{where} searches text with a pattern that may take forever.")
+            ways += ways_to_match(str(pattern.get("Regex", "")))
             if kind == "Replace":
                 growth *= max(1, -(-len(content) // max(1, len(str(pattern.get("String", ""))))))
         if kind == "Precompiled":
@@ -43,35 +52,73 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
         numbers = [part.get(key) for key in ("max_input_chars_per_word", "pad_to_multiple_of", "Fixed")]
         if max(affixes + [number for number in numbers if isinstance(number, int)]) > _MOST_ADDED:
             raise ModelError(f"{where} pads texts, or cuts words, to more than {_MOST_ADDED:,} characters or tokens.")
+    if ways > MOST_WAYS:
+        raise ModelError(
+            f"{where} searches text with a pattern that may take forever; trust it by --trust-remote-code alone."
+        )
     if growth > _MOST_GROWTH:
         raise ModelError(f"{where} makes up to {growth:.3g} characters of one; {_MOST_GROWTH} are allowed.")
     if added > _MOST_ADDED:
         raise ModelError(f"{where} adds {added:,} characters or tokens to a text; {_MOST_ADDED:,} are allowed.")
 
 
-def is_safe_pattern(pattern: str) -> bool:
-    """Whether a regular expression repeats without bound only what has no choice or unbounded repetition inside."""
-    depth: list[bool] = [False]  # of each open group: whether it may match in several ways
-    repeats, closed = 0, False
-    for piece in _PIECE.findall(pattern):
-        if piece == "(":
-            depth.append(False)
-        elif piece == ")" and len(depth) > 1:
-            closed = depth.pop()
-            depth[-1] |= closed
-            continue
-        elif piece == "|":
-            depth[-1], repeats = True, 0
-        elif _UNBOUNDED.fullmatch(piece):
-            if closed:
-                return False
-            depth[-1], repeats = True, repeats + 1
-        elif re.fullmatch(r"\\[1-9gk]", piece):
-            return False
-        if repeats > _MOST_REPEATS:
-            return False
-        closed = False
-    return True
+def ways_to_match(pattern: str) -> float:
+    """Upper bound of the ways in which a regular expression may match at one place of a text of 1,000 characters.
+
+    It is infinite for a repetition without end of what matches in several ways, and for syntax that is not known here,
+    such as references to earlier groups.
+    """
+    pattern = pattern.removeprefix("(?i)")
+    pieces = list(_PIECE.finditer(pattern))
+    opened, closed = (sum(piece.lastgroup == kind for piece in pieces) for kind in ("open", "close"))
+    if "".join(piece[0] for piece in pieces) != pattern or opened != closed or opened > 5 * _FEW:
+        return math.inf
+    return _ways(iter(pieces), outermost=True)
+
+
+def _ways(pieces: Iterator[re.Match[str]], *, outermost: bool = False) -> float:
+    """The ways of a group, up to its end: the sum over alternatives of the product over the parts of each."""
+    total, parts = 0.0, list[tuple[float, bool, float]]()  # ways, whether it is one character, fewest repetitions
+    previous = None
+    for piece in pieces:
+        kind = piece.lastgroup
+        if kind == "close" and not outermost:
+            break
+        if kind == "either":
+            total, parts = total + _product(parts, outermost), []
+        elif kind == "open":
+            parts.append((_ways(pieces), False, 1))
+        elif kind == "one":
+            parts.append((1, True, 1))
+        elif kind == "repeat" and previous in {"open", "one"}:
+            parts[-1] = _repeated(parts[-1][0], parts[-1][1], piece)
+        else:
+            return math.inf
+        previous = kind
+    return total + _product(parts, outermost)
+
+
+def _repeated(ways: float, is_single: bool, piece: re.Match[str]) -> tuple[float, bool, float]:
+    least = int(piece["least"] or piece["sign"] == "+")
+    most = max(least, int(piece["most"] or piece["least"] or 1))
+    if piece["sign"] in {"*", "+"} or (piece["comma"] and not piece["most"]):
+        return (_TEXT if ways <= 1 else math.inf), is_single, least
+    if is_single and most == least:
+        return max(1, most / _FEW), True, least
+    return 1 + most * (ways**most if ways <= 1 or most <= _FEW else math.inf), is_single, least
+
+
+def _product(parts: list[tuple[float, bool, float]], outermost: bool) -> float:
+    """The product of ways; an optional part at the end is tried once, as nothing after it can fail."""
+    factors, last = [ways for ways, _, _ in parts], 0.0
+    for number, (ways, is_single, least) in reversed(list(enumerate(parts)) if outermost else []):
+        if least > is_single:
+            break
+        last += 0 if is_single else ways
+        factors[number] = 1
+        if least:
+            break
+    return math.prod(factors) * max(1, len(parts) / _FEW) + last
 
 
 def _longest(chart: str, where: str) -> int:

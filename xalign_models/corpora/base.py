@@ -9,7 +9,7 @@ from typing import Any
 
 from xalign_models.corpora.checks import check_pair
 from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import file_digest, read_bytes
+from xalign_models.files import file_digest, noting, read_bytes
 
 ENGLISH = "eng-Latn"
 
@@ -168,13 +168,22 @@ def from_files(
     trains: tuple[str, ...],
     files: Mapping[str, tuple[Path, ...]],
     read: Callable[[tuple[Path, ...]], Any],
+    reading: str = "",
 ) -> Corpus:
-    """A corpus with separate files per language."""
+    """A corpus with separate files per language; ``reading`` is added to the identity of each language."""
+    digests: dict[Path, str] = {}
 
     def identity(language: str) -> str:
-        return " ".join(file_digest(path) for path in files[language])
+        with noting(digests):
+            return " ".join(map(file_digest, files[language])) + reading
 
-    return Corpus(name, kind, trains, tuple(sorted(files)), lambda language: read(files[language]), identity)
+    def rows(language: str) -> Any:
+        if language not in files:
+            raise DataError(f"{name} has no files of {language}; it has {', '.join(files)}.")
+        with noting(digests):
+            return read(files[language])
+
+    return Corpus(name, kind, trains, tuple(sorted(files)), rows, identity)
 
 
 def from_columns(name: str, trains: tuple[str, ...], columns: Mapping[str, list[str]], identity: str) -> Corpus:

@@ -17,7 +17,7 @@ from typing import Any
 
 from xalign_models.corpora.base import Corpus, half, read_lines
 from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import file_digest, parse_json
+from xalign_models.files import file_digest, noting, parse_json
 from xalign_models.identification import UNDETERMINED, identifiable, identify
 from xalign_models.languages import LanguageText, canonical
 
@@ -68,13 +68,15 @@ def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
             judged; the message names the file and the line.
     """
     files = (path / QUERIES, path / DOCUMENTS, _judgements_file(path))
-    queries, documents = (texts_by_id(read_records(file)) for file in files[:2])
-    relevant = _judgements(files[2], queries, documents)
+    with noting({}):
+        queries, documents = (texts_by_id(read_records(file)) for file in files[:2])
+        relevant = _judgements(files[2], queries, documents)
+        digests = [file_digest(file) for file in files]
     if part:
         relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0], seed) == part}
     if not relevant:
         raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
-    identity = hashlib.sha256(" ".join((*map(file_digest, files), part, str(seed))).encode()).hexdigest()
+    identity = hashlib.sha256(" ".join((*digests, part, str(seed))).encode()).hexdigest()
     spoken = _with_languages([*queries.values(), *documents.values()])
     asked, stored = dict(zip(queries, spoken, strict=False)), dict(zip(documents, spoken[len(queries) :], strict=True))
     return Collection({query: asked[query] for query in relevant}, stored, relevant, identity)

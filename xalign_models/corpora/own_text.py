@@ -12,7 +12,7 @@ from xalign_models.corpora.base import LONGEST, PARTS, Corpus, from_columns, fro
 from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.collection import is_collection, read_collection, read_records
 from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import file_digest, read_parquet
+from xalign_models.files import file_digest, noting, read_parquet
 from xalign_models.languages import canonical
 from xalign_models.plugins import CORPORA
 
@@ -113,13 +113,14 @@ def _whole(path: Path, name: str) -> Corpus:
         return from_files(name, "parallel", (own_task(name, path),), files, _lines)
     if not path.is_file():
         raise DataError(f"{path} does not exist; give a directory of <language>.txt or a table ({'/'.join(TABLES)}).")
-    columns = _table(path)
+    with noting({}):
+        columns, identity = _table(path), file_digest(path)
     by_code = {_own_code(column, path): rows for column, rows in columns.items()}
     if len(by_code) < len(columns):
         raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
-    return from_columns(name, (own_task(name, path),), by_code, file_digest(path))
+    return from_columns(name, (own_task(name, path),), by_code, identity)
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:

@@ -87,7 +87,7 @@ def overlaps(
 
 
 def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
-    """The sentences that an alignment is fitted on, by language, including the pivot's."""
+    """The sentences that an alignment is fitted on, by language, with the pivot's. Raises DataError without text."""
     text: dict[str, list[str]] = defaultdict(list)
     for language, sides in fitting.fit_texts(spec):
         for code, side in zip((language, fitting.pivot_of(spec))[: len(sides)], sides, strict=True):
@@ -111,7 +111,7 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:
-    """The text of a corpus by language, English included, and the tasks known to hold it."""
+    """A corpus's text by language, with English, and the tasks that hold it. Raises DataError if it is missing."""
     corpus = corpora.load(name)
     text = {language: corpus.texts(language)[:limit] for language in corpus.languages}
     if corpus.kind == "pairs":

@@ -112,7 +112,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Median, spread and 99th percentile of the scores of each pair of languages, as in :mod:`xalign_models.thresholds`.
+    """Median, spread as in ``Thresholds``, and 99th percentile of the scores of each pair of languages.
 
     Few rows of an index answer each other, so nearly all scores are of unrelated rows: the 99th percentile is a
     threshold at about 1% false positives, and needs no label.

@@ -79,7 +79,7 @@ def build(
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
     It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
-    of them encode the fit text.
+    of them encode the fit text. Raises XAlignError if weights or fit text are missing.
     """
     backbone = backbone or open_backbone(spec.backbone)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
@@ -94,7 +94,7 @@ def build(
 def assemble(
     spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
 ) -> SentenceTransformer:
-    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts."""
+    """A spec's backbone and the given tail as one model, with its prompts. Raises XAlignError without weights."""
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.backbones.pointer import Pointer

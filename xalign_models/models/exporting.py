@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,10 @@ def settings(maps: Maps) -> dict[str, Any]:
         lookup = SavedMap(dict(found), {})
         for code in (*FLORES_200, *BEYOND_FLORES):
             for form in filter(None, (code, to_flores(code), code[:3], to_iso639_1(code))):
-                if len(places := _places(lookup, form)) == 1:
-                    found["languages"].setdefault(form, places[0])
+                with suppress(LanguageError):
+                    if len(places := lookup.places(form)) == 1:
+                        found["languages"].setdefault(form, places[0])
     return found
-
-
-def _places(maps: SavedMap, code: str) -> list[int]:
-    try:
-        return maps.places(code)
-    except LanguageError:
-        return []
 
 
 def export_numpy(maps: Maps, directory: str | Path) -> None:

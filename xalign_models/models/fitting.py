@@ -115,7 +115,7 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
     """Fit text by language: sentences of the language and, for a parallel method, of the pivot.
 
     For other methods, the rows of shorter corpora are repeated up to the length of the longest, so that each corpus has
-    the same weight.
+    the same weight. Raises DataError if text is missing or not aligned.
     """
     opened, parallel, pivot = load_corpora(spec), alignments.find_method(spec.method).parallel, pivot_of(spec)
     for language in fit_languages(spec, opened):

@@ -44,7 +44,7 @@ class Located:
 
     @property
     def namespace(self) -> str:
-        """Fingerprint of the raw vectors, which models with the same fingerprint share."""
+        """Fingerprint of the raw vectors, which equal backbones share. Raises XAlignError without weights."""
         if not self.saved or self.card is None:
             return self.open_backbone().fingerprint
         from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need

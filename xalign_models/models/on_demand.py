@@ -51,15 +51,11 @@ class FittedOnDemand(nn.Module):
             raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
         missing = self._missing(prompt, {*codes})
         with torch.inference_mode(False):  # encoding runs in inference mode, in which nothing can be trained
-            self._add(prompt, [self._fit(spec, prompt) for spec in missing])
+            if missing or prompt not in self._modules_of:
+                parts = [fit for fit in (self._fits[prompt],) if fit] + [self._fit(spec, prompt) for spec in missing]
+                fitted_all = self._fits[prompt] = parts[0] if len(parts) == 1 else merged(parts)
+                self._modules_of[prompt] = module_of({prompt: fitted_all})
         return self._modules_of[prompt](features, **kwargs)  # type: ignore[no-any-return]
-
-    def _add(self, prompt: str, fits: Sequence[Alignment]) -> None:
-        known = self._fits[prompt]
-        if fits or prompt not in self._modules_of:
-            parts = [known, *fits] if known else fits
-            fit = self._fits[prompt] = parts[0] if len(parts) == 1 else merged(parts)
-            self._modules_of[prompt] = module_of({prompt: fit})
 
     def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
         """The specs of the fits without which a prompt's texts cannot be mapped, one for each language if it can."""

@@ -64,7 +64,7 @@ class Recipe:
 
     @cached_property
     def alignment(self) -> AlignmentSpec | None:
-        """The alignment's spec; if prompts are by language, restricted to languages with a prompt."""
+        """The alignment's spec, in languages with a prompt if prompts name any. Raises DataError without fit text."""
         return self._prompted(self.spec.alignment) if self.spec.alignment else None
 
     @cached_property
@@ -81,7 +81,7 @@ class Recipe:
 
     @cached_property
     def revision(self) -> str:
-        """40 hex digits of everything that determines the model's vectors."""
+        """40 hex digits of everything that determines the model's vectors. Raises XAlignError if a part is missing."""
         spec = self.spec.backbone
         parts: list[Any] = [self.backbone.fingerprint, self.backbone.prompts]
         if spec.whole != spec:
@@ -96,7 +96,7 @@ class Recipe:
 
     @cached_property
     def reduced(self) -> tuple[Reduced, ...]:
-        """The module that truncates or quantises raw vectors, if any; int8 encodes the fit text to find its ranges."""
+        """Module that truncates or quantises vectors, if any; int8 encodes fit text. Raises XAlignError without it."""
         spec = self.spec.backbone
         if spec.whole == spec:
             return ()

@@ -19,13 +19,6 @@ MANY = 50
 _STEPS = 4000
 
 
-def sign_test(better: int, worse: int) -> float:
-    """One-sided p, exact, of as many better ones or more among items that are better or worse with equal chance."""
-    from scipy.stats import binomtest
-
-    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
-
-
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
     """Two-sided p of a sum of paired differences under random signs.
 

@@ -64,7 +64,10 @@ class Row(NamedTuple):
 
 @cache
 def size_of(model: str, revision: str | None = None, *, encoder: bool = False) -> Size:
-    """The size of a checkpoint, by asset name, directory or hub id; of an encoder-decoder's ``encoder`` alone."""
+    """The size of a checkpoint, by asset name, directory or hub id; of an encoder-decoder's ``encoder`` alone.
+
+    Raises AssetError if it is unavailable.
+    """
     import torch
     from transformers import AutoConfig, AutoModel
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xalign_models.corpora import read_lines
-from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import from_iso639_1
-from xalign_models.paths import data_dir
+from xalign_models.errors import DataError
+from xalign_tasks.files import files_by_language
 
 _NUMBER = re.compile(r"[-−]?\d[\d.,'’٫٬\u00a0\u202f]*\d|[-−]?\d")
 _MARK = re.compile(r"####|answer\s*(?:is)?\s*[:=]?", re.IGNORECASE)
@@ -58,18 +57,8 @@ def languages() -> dict[str, Path]:
     Raises:
         DataError: There are no files.
     """
-    base = data_dir()
-    files = {}
-    for path in sorted((base / FOLDER).glob("mgsm_*.tsv")) if base else []:
-        try:
-            files[from_iso639_1(path.stem.removeprefix("mgsm_"))] = path
-        except LanguageError:
-            continue
-    if not files:
-        raise DataError(
-            f"MGSM is missing: set XALIGN_DATA to a folder with {FOLDER}/mgsm_<language>.tsv ({PUBLISHER})."
-        )
-    return files
+    missing = f"MGSM is missing: set XALIGN_DATA to a folder with {FOLDER}/mgsm_<language>.tsv ({PUBLISHER})."
+    return files_by_language(FOLDER, "mgsm_*.tsv", lambda path: path.stem.removeprefix("mgsm_"), missing)
 
 
 def read(path: Path) -> list[Problem]:

@@ -1,15 +1,11 @@
 """X-CSQA (Lin et al. 2021): commonsense questions with five choices in sixteen languages, in its publisher's layout."""
 
-import logging
 from pathlib import Path
 from typing import NamedTuple
 
 from xalign_models.corpora.collection import read_records
-from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import from_iso639_1
-from xalign_models.paths import data_dir
-
-logger = logging.getLogger(__name__)
+from xalign_models.errors import DataError
+from xalign_tasks.files import files_by_language
 
 FOLDER = "xcsqa"
 PUBLISHER = "inklab.usc.edu/XCSR, X-CSQA/<language>/dev.jsonl; the answers of its test set are not published"
@@ -30,16 +26,10 @@ def languages() -> dict[str, Path]:
     Raises:
         DataError: There are no files.
     """
-    base = data_dir()
-    files = {}
-    for path in sorted((base / FOLDER).rglob("dev.jsonl")) if base else []:
-        try:
-            files[from_iso639_1(_OWN_CODES.get(path.parent.name, path.parent.name))] = path
-        except LanguageError:
-            logger.warning("%s: left out, as no language has the folder's code.", path)
-    if not files:
-        raise DataError(f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}.")
-    return files
+    missing = f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}."
+    return files_by_language(
+        FOLDER, "**/dev.jsonl", lambda path: _OWN_CODES.get(path.parent.name, path.parent.name), missing
+    )
 
 
 def read(path: Path) -> list[Question]:

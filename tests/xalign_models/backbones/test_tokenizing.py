@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
+import random
+import shutil
+import time
 
 import pytest
+from tokenizers import Regex, pre_tokenizers
 
-from xalign_models.backbones.tokenizing import check_tokenizer, is_safe_pattern
+from xalign_models.backbones.tokenizing import MOST_WAYS, check_tokenizer, ways_to_match
 from xalign_models.errors import ModelError
 
 PUBLISHED = (
@@ -18,17 +23,42 @@ PUBLISHED = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+",
     r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
 )
-ENDLESS = ("(a+)+$", "(a|a)*b", "(a|aa)+$", "((a*)*)*b", "(?:a+){2,}", "a*a*a*a*a*b", "(a+){1,9999}x", r"(.+)\1+")
+ENDLESS = ("(a+)+$", "(a|a)*b", "(a|aa)+$", "((a*)*)*b", "(?:a+){2,}", "a*a*a*a*a*b", "(a+){1,9999}x", r"(.+)\1+",
+           "a?" * 30 + "!", "(?:a{1,9}){1,9}!", "a*a*!", "a+.*a+!", "a{1,3}+!", "(?x)a{1,9} +!", r"\c[a+b+a+a+]!",
+           "(.*x)?.*!", "a*a{900}!", "a*" + "a" * 900, "a*(?i)x|.*y", "(?<a>a|b)\\g<a>", "[a[b[c]]]+!", "[]a+a+a+]", "a)b+(c",
+           "(?#(", "(",
+           "((" * 5000, "(?:(?:(?:){999}){999}){999}")  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", PUBLISHED)
 def test_a_published_pattern_is_safe(pattern):
-    assert is_safe_pattern(pattern)
+    assert ways_to_match(pattern) <= MOST_WAYS / 4
 
 
 @pytest.mark.parametrize("pattern", ENDLESS)
 def test_a_pattern_with_many_ways_to_match_is_not(pattern):
-    assert not is_safe_pattern(pattern)
+    assert ways_to_match(pattern) > MOST_WAYS
+
+
+def test_an_accepted_pattern_ends_on_any_text():
+    """Random patterns on text that many of them match in many ways: Onigmo panics after 10 million attempts."""
+    draw = random.Random(0)
+    parts = ["a", ".", r"\s", "[ab]", "b", "(?:", ")", "|", "?", "*", "+", "{1,3}", "{2}", "!", "$", "(?=", "(?!"]
+    accepted = 0
+    for _ in range(8000):
+        pattern = "".join(draw.choices(parts, k=draw.randint(2, 9)))
+        if ways_to_match(pattern) > MOST_WAYS:
+            continue
+        try:
+            split = pre_tokenizers.Split(Regex(pattern), "isolated")
+        except Exception:
+            continue
+        accepted += 1
+        start = time.process_time()
+        for text in ("a" * 1000, "ab" * 500, " " * 1000):
+            split.pre_tokenize_str(text)
+        assert time.process_time() - start < 2, pattern
+    assert accepted > 500
 
 
 def chart(longest: int) -> dict[str, str]:
@@ -47,3 +77,29 @@ def test_the_growths_of_a_sequence_multiply():
     check_tokenizer({"normalizer": {"normalizers": [double] * 6}}, "tokenizer.json")
     with pytest.raises(ModelError, match="up to 128 characters of one"):
         check_tokenizer({"normalizer": {"normalizers": [double] * 7}}, "tokenizer.json")
+
+
+def test_a_tokenizer_of_a_trusted_model_may_search_as_it_likes(tiny_model, tmp_path):
+    from xalign_models.backbones.policy import check
+
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+$"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ModelError, match="--trust-remote-code"):
+        check(folder)
+    check(folder, trust=True)
+
+
+@pytest.mark.parametrize("content", [b"aGVsbG8= 0\nIQ== 1\n", b"\x0a\x03\x0a\x01a\x1a\x00"])
+def test_a_list_of_tiktoken_and_a_chart_of_nothing_pass(tiny_model, tmp_path, content):
+    from xalign_models.backbones.policy import check
+
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    (folder / "tokenizer.model").write_bytes(content)
+    check(folder)

@@ -11,6 +11,7 @@ from typing import Any
 from xalign_models import corpora
 from xalign_models.corpora import file_digest
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.files import noting
 from xalign_models.generation.journal import read_records
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators.base import Translator
@@ -110,20 +111,22 @@ class FileTranslator(Translator):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._path = Path(self.spec.model).expanduser()
+        self._path, self._digests = Path(self.spec.model).expanduser(), dict[Path, str]()
         if not self._path.is_file():
             raise DataError(f"--translators {self.spec}: there is no file {self._path}.")
 
     @cached_property
     def identity(self) -> str:
         """Digest of the file's content."""
-        return digest("file", file_digest(self._path))[:16]
+        with noting(self._digests):
+            return digest("file", file_digest(self._path))[:16]
 
     @cached_property
     def _table(self) -> dict[tuple[str | None, str], str]:
         table: dict[tuple[str | None, str], str] = {}
-        for key, translation in read_records(self._path, "text, translation and perhaps lang", _translation):
-            table.setdefault(key, translation)
+        with noting(self._digests):
+            for key, translation in read_records(self._path, "text, translation and perhaps lang", _translation):
+                table.setdefault(key, translation)
         return table
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:

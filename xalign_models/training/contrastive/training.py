@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -25,9 +25,6 @@ from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
@@ -120,7 +117,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
 class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
-    def __init__(self, dataset: "Dataset", **options: Any) -> None:
+    def __init__(self, dataset: Any, **options: Any) -> None:
         from datasets import Dataset
 
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.files import MOST_JSON, read_bytes
+from xalign_models.files import MOST_JSON, noting, read_bytes
 from xalign_models.generation.journal import read_records
 from xalign_models.languages import LanguageText, TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
@@ -96,9 +96,10 @@ class Split:
         path = Path(name.partition(":")[2])
         if not path.is_file():
             raise DataError(f"There is no file {path}.")
-        self.fingerprints[name] = file_digest(path)
         self.datasets.add(name)
-        return list(read_records(path, fields, parse))
+        with noting({}):
+            self.fingerprints[name] = file_digest(path)
+            return list(read_records(path, fields, parse))
 
     def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
         """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
@@ -119,7 +120,7 @@ class Split:
 
 
 def foreign_texts(config: ArcaConfig) -> Split:
-    """Texts of parallel corpora in all languages except English; every language holds out the same last rows."""
+    """Foreign texts of corpora; all languages hold out the same last rows. Raises DataError if a corpus is missing."""
     split = Split()
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
@@ -161,9 +162,10 @@ def rated(config: LasrConfig) -> Split:
     for name in config.ranking:
         if name == STSB:
             root = _stsb()
-            split.train += _stsb_rows(root, "train", config.languages, most, config.seed)
-            split.held_out += _stsb_rows(root, "dev", config.languages, min(most, MEASURED), config.seed)
-            digests = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
+            with noting({}):
+                split.train += _stsb_rows(root, "train", config.languages, most, config.seed)
+                split.held_out += _stsb_rows(root, "dev", config.languages, min(most, MEASURED), config.seed)
+                digests = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
             split.fingerprints[name] = hashlib.sha256(digests.encode()).hexdigest()
             split.datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
         elif name.startswith("file:"):
@@ -261,7 +263,7 @@ def _text(record: dict[str, Any]) -> LanguageText:
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
-    """The texts of a corpus in the chosen languages except English; all languages if none are chosen."""
+    """Texts of a corpus in the chosen languages, by default all, except English. Raises DataError if it is missing."""
     corpus = corpora.load(name)
     for language in corpus.languages:
         if language != ENGLISH and (not languages or language in languages):
@@ -269,7 +271,7 @@ def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Ite
 
 
 def training_texts(config: LiraConfig) -> list[LanguageText]:
-    """The texts that both stages of a training translate."""
+    """The texts that both stages of a training translate. Raises DataError if a source is missing."""
     stages = foreign_texts(config.arca), rated(config.lasr), searches(config.lasr)
     texts, pairs, queries = ([*split.train, *split.held_out] for split in stages)
     texts += [text for row in pairs for text in (row.first, row.second)]

@@ -44,7 +44,7 @@ CHECKPOINT_STEPS = 50
 
 
 def plan(config: LiraConfig, texts: int) -> list[Row]:
-    """Texts or steps, time and memory of each part: translators, critic and both stages.
+    """Texts or steps, time and memory of translators, critic and both stages. Raises AssetError if a model is missing.
 
     Args:
         config: The configuration.

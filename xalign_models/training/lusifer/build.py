@@ -17,7 +17,7 @@ from xalign_models.training.lusifer.parts import Base, base_of, load_bidirection
 
 
 def bases_of(config: LusiferConfig) -> dict[str, Base]:
-    """Identities of the checkpoints ``encoder`` and ``llm`` that the configuration names."""
+    """Identities of a configuration's ``encoder`` and ``llm``. Raises AssetError if a checkpoint is missing."""
     named = {"encoder": (config.encoder, config.encoder_revision), "llm": (config.llm, config.llm_revision)}
     return {part: base_of(model, revision, str(config.dtype)) for part, (model, revision) in named.items() if model}
 

@@ -18,7 +18,7 @@ Base = Mapping[str, str | None]
 
 
 def base_of(model: str, revision: str | None, dtype: str) -> dict[str, str | None]:
-    """Identity of a checkpoint."""
+    """Identity of a checkpoint. Raises AssetError if it is unavailable."""
     resolved = assets.resolve(model, revision)
     return {"model": model, "revision": resolved.revision, "fingerprint": resolved.fingerprint, "dtype": dtype}
 

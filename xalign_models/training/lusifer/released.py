@@ -79,7 +79,7 @@ class ReleasedLusifer(Source):
         return Path(self._place).name if Path(self._place).is_absolute() else self._place
 
     def fingerprint(self) -> str:
-        """Digest of the content or commits of the release and the two base checkpoints."""
+        """Digest of content or commits of release and bases. Raises AssetError or ModelError if one is missing."""
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
         self._opened = release, {part: assets.resolve(Claim(settings[f"{part}_name_or_path"])) for part in _KINDS}
