@@ -155,6 +155,7 @@ def test_our_own_workflow_trusts_as_little_as_it_can() -> None:
                 assert "checkout" not in used or step["with"]["persist-credentials"] is False
                 foreign = [line for line in step.get("run", "").splitlines() if re.search(r"(?<!uv )pip install", line)]
                 assert all("--require-hashes" in line or "--no-deps" in line for line in foreign)
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     assert workflow["jobs"]["pinned"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
 
 
