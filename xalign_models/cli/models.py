@@ -178,8 +178,9 @@ def fit(
             card = [row.cells() for row in rows]
         if card:
             model.xalign_claims = {**model.xalign_claims, "card": card}
-            print_rows(card, as_json=False)
         save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
+        if card:
+            print_rows(card, as_json=False)
     say(f"{model.xalign_spec.name}: {output}")
 
 

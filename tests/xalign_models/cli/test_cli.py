@@ -236,9 +236,11 @@ def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own)
 
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng", "--unknown", "error"))
-    aligned = out.partition(":")[0]
+    *card, last = out.splitlines()
+    aligned = last.partition(":")[0]
     assert (status, err) == (0, [])
-    assert re.fullmatch(r"xalign/lir-2__tiny__fit-[0-9a-f]{6}: model\n", out)
+    assert [line.partition("\t")[0] for line in card] == ["use", "retrieval", "similarity", "classification"]
+    assert re.fullmatch(r"xalign/lir-2__tiny__fit-[0-9a-f]{6}: model", last)
     twice = xalign("fit", "lsar", "--backbone", "model", "--corpus", "own:fit", "-o", "twice")
     assert one_error(twice, "model is aligned already; give its backbone, tiny")
     command = ("run", "-m", f"model,{tiny_model}", "-t", "OwnParallel", "--data", "own=own")
