@@ -42,7 +42,7 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     step, total = -(-max(1, index.count()) // most), 0
     kept, norms, hashes, texts = list[Rows](), [], list[int](), list[int]()
     facts: dict[str, Any] = dict.fromkeys(("rows", "dimension", "without a vector", "not finite", "zero"), 0)
-    for rows in index.read():
+    for rows in index.rows():
         missing, finite = (test(rows.vectors) for test in (np.isnan, np.isfinite))
         facts["dimension"] = rows.vectors.shape[1]
         facts["rows"] += len(rows.ids)

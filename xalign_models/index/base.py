@@ -111,6 +111,18 @@ class Index(ABC):
             second: Read the vectors of the second column.
         """
 
+    def rows(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
+        """The batches of :meth:`read`, once all vectors so far are of one length.
+
+        Raises:
+            FileError: A vector is longer or shorter than those before it.
+        """
+        lengths: set[int] = set()
+        for rows in self.read(missing=missing, second=second):
+            lengths.add(rows.vectors.shape[1])
+            require_one(lengths)
+            yield rows
+
     @abstractmethod
     def written(self) -> int | None:
         """Number of rows with a vector in the second column; None if there is no second column."""
@@ -138,15 +150,24 @@ def matrix(vectors: Iterable[Any]) -> Float32:
     """Vectors of equal length as (n, d) float32; a missing one becomes NaN.
 
     Raises:
-        FileError: The vectors have several dimensions.
+        FileError: The vectors have several lengths.
     """
     listed = list(vectors)
-    dims = {len(vector) for vector in listed if vector is not None} or {0}
-    if len(dims) > 1:
-        lengths = " and ".join(map(str, sorted(dims)))
-        raise FileError(f"There are vectors of {lengths} numbers; an index has vectors of one length.")
-    empty = [np.nan] * min(dims)
+    lengths = {len(vector) for vector in listed if vector is not None} or {0}
+    require_one(lengths)
+    empty = [np.nan] * min(lengths)
     return np.array([empty if vector is None else vector for vector in listed], np.float32)
+
+
+def require_one(lengths: set[int]) -> None:
+    """Refuse vectors of several lengths.
+
+    Raises:
+        FileError: There are several.
+    """
+    if len(lengths) > 1:
+        several = " and ".join(map(str, sorted(lengths)))
+        raise FileError(f"There are vectors of {several} numbers; an index has vectors of one length.")
 
 
 def open_index(source: str, columns: Columns | None = None) -> Index:

@@ -55,7 +55,7 @@ def fill(index: Index, convert: Convert) -> tuple[int, int]:
         FileError: The second column differs from the first in its rows, or has vectors of other maps.
     """
     with live(total=index.count(), initial=index.written() or 0, desc="write", unit=" rows") as bar:
-        for rows in index.read(missing=index.written() is not None):
+        for rows in index.rows(missing=index.written() is not None):
             chosen = rows.take(np.flatnonzero(rows.usable))
             if len(chosen.ids):
                 vectors = np.asarray(convert(chosen), np.float32)
@@ -65,7 +65,7 @@ def fill(index: Index, convert: Convert) -> tuple[int, int]:
             bar.update(len(rows.ids))
     total = skipped = 0
     wrong = f"{index.source}: {index.second} differs from the vectors that belong there; undo, and try again."
-    for first, second in zip(index.read(), index.read(second=True), strict=True):
+    for first, second in zip(index.rows(), index.rows(second=True), strict=True):
         total, skipped = total + len(first.ids), skipped + int((~first.usable).sum())
         if list(first.ids) != list(second.ids) or not np.array_equal(first.usable, second.usable):
             raise FileError(wrong)

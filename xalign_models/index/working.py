@@ -147,7 +147,7 @@ def migrate(
 
     total, skipped = fill(index, lambda rows: normalise(predicted(rows)))
     with (output / FIRST).open("w", encoding="utf-8") as file:
-        for rows in index.read():
+        for rows in index.rows():
             short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])
             file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).ids)
     return record, total, skipped
