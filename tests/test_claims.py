@@ -161,7 +161,7 @@ def test_each_table_stands_in_a_page():
     assert set(re.findall(r"<!-- table: ([\w-]+) -->", pages)) == tables.TABLES.keys()
 
 
-@pytest.mark.parametrize("page", ["results.md", "scale.md"])
+@pytest.mark.parametrize("page", ["results.md", "results-alignments.md", "scale.md"])
 def test_the_pages_of_results_claim_what_the_files_give(page):
     assert claims.main([str(claims.ROOT / "docs" / page)]) == 0
 
