@@ -132,5 +132,6 @@ def migrate(
 def undo(*, source: IndexOptions) -> None:
     """Remove the second column, and nothing else."""
     with source.open() as index:
+        there = index.written() is not None
         index.drop()
-        say(f"{index.second} is gone")
+        say(f"removed {index.second}" if there else f"There is no {index.second}, so nothing changed.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, Output, Tasks, print_json, say, split_list
+from xalign_models.cli.common import Json, Output, Tasks, plural, print_json, say, split_list
 from xalign_models.errors import ModelError, ResultsError
 
 SHOWN = 20
@@ -104,7 +104,7 @@ def paper(
     others = [row.name for row in comparison.board.rows if row.name != comparison.new]
     command = ["xalign", "paper", "--new", comparison.new, "--against", ",".join(others), "--tasks", ",".join(scored)]
     write_paper(comparison, to, described(scored), [*command, "--output", output, "--to", "."])
-    say(f"wrote {to / 'paper.tex'}: {comparison.label} against {len(others)} models on {', '.join(scored)}")
+    say(f"wrote {to / 'paper.tex'}: {comparison.label} against {plural(len(others), 'model')} on {', '.join(scored)}")
 
 
 def mteb_command(context: typer.Context) -> None:

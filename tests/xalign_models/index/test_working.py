@@ -60,6 +60,7 @@ def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
     assert status == 2
     assert "another run" in err[0]
     assert xalign("index", "undo", source)[0] == 0
+    assert "nothing changed" in xalign("index", "undo", source)[1]
     assert open_index(source).written() is None
 
 
