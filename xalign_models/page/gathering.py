@@ -139,6 +139,7 @@ def page_data(
         "cells": [[_stripped(row[column].values()) if column in row else 0 for column in task_of] for row in cells],
         "models": [json.loads(model) for model in origins.models],
         "machines": [json.loads(machine) for machine in origins.machines],
+        "versions": [json.loads(versions) for versions in origins.versions],
         "data": list(origins.data),
         "legend": [[title, list(board.legend)] for title, board in boards.items()],
         "own_labels": own_labels,
@@ -167,17 +168,18 @@ def _directions(task: str) -> list[str]:
 
 @dataclass
 class _Origins:
-    """Where results come from: the distinct models and machines, as JSON, and data revisions, by their numbers."""
+    """Where results come from: the distinct models, machines and versions, as JSON, and data revisions, by number."""
 
     models: Numbered = field(default_factory=Numbered)
     machines: Numbered = field(default_factory=Numbered)
+    versions: Numbered = field(default_factory=Numbered)
     data: Numbered = field(default_factory=Numbered)
     _folders: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     def cell(self, cell: Cell, table: TaskScores) -> dict[str, Any]:
         """A cell and the numbers of its model, machine and data revision, and its date in minutes since 1970."""
         if table.folder not in self._folders:
-            self._folders[table.folder] = json.dumps(_model(table.folder)), _machines(table.folder)
+            self._folders[table.folder] = json.dumps(_model(table.folder)), self._machines(table.folder)
         model, machines = self._folders[table.folder]
         always = {
             "score": cell.score,
@@ -198,6 +200,18 @@ class _Origins:
         kept = {"difference", "same"}
         return {key: None if value is None and key in kept else _brief(value) for key, value in values.items()}
 
+    def _machines(self, folder: Path) -> dict[str, str]:
+        """Hardware, number of the versions, and speed of each task's last run, as JSON."""
+        known = ("hardware", "tokens_per_second", "fit_seconds_per_language")
+        lines, damaged = read_log(folder / SETTINGS)
+        return {
+            str(entry.get("task")): json.dumps(
+                {key: entry.get(key) for key in known}
+                | {"version": self.versions[json.dumps(entry.get("version") or {})]}
+            )
+            for entry in ([] if damaged else lines)
+        }
+
 
 def _model(folder: Path) -> dict[str, Any]:
     """A model's revision, size, licence and source."""
@@ -206,14 +220,6 @@ def _model(folder: Path) -> dict[str, Any]:
         meta = read_meta(folder).fields
     known = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
     return {"revision": folder.name, **{name: meta.get(key) for name, key in known.items()}}
-
-
-def _machines(folder: Path) -> dict[str, str]:
-    """Hardware, versions and speed of each task's last run, as JSON."""
-    known = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
-    lines, damaged = read_log(folder / SETTINGS)
-    entries = [] if damaged else lines
-    return {str(entry.get("task")): json.dumps({key: entry.get(key) for key in known}) for entry in entries}
 
 
 def _stripped(values: Iterable[Any]) -> list[Any]:

@@ -113,7 +113,7 @@ function Detail({ at, close, label, values }) {
     ["Data revision", DATA.data[cell.data]],
     ["Task", task.description || task.name],
   ];
-  const versions = Object.entries(machine.version || {}).filter(([, version]) => version);
+  const versions = Object.entries(DATA.versions[machine.version] || {}).filter(([, version]) => version);
   const facts = [
     ...(whole ? [] : ofTask),
     ["Model revision", model.revision],

@@ -123,7 +123,7 @@ def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     machine = cell["machine"]
     assert data["models"][cell["model"]].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
     assert data["machines"][machine]["hardware"] == "cpu x"
-    assert data["machines"][machine]["version"] == {"mteb": "2"}
+    assert data["versions"][data["machines"][machine]["version"]] == {"mteb": "2"}
     assert data["machines"][machine]["tokens_per_second"] == 12.5
     assert data["machines"][machine]["fit_seconds_per_language"] == 0.25
     assert data["data"][cell["data"]] == "text-1"

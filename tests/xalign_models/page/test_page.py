@@ -239,20 +239,9 @@ def test_what_is_bundled_is_small_licensed_and_calls_no_host() -> None:
         assert package in licences
 
 
-class Generated(TaskScores):
-    """Two hundred languages at random, without a dictionary for each."""
-
-    def values(self, metric: str = "main_score") -> dict[str, float]:
-        start = zlib.crc32(f"{self.model} {self.task}".encode()) % (len(RANDOM) - len(LANGUAGES))
-        return dict(zip(LANGUAGES, RANDOM[start : start + len(LANGUAGES)].tolist(), strict=True))
-
-    @property
-    def metrics(self) -> set[str]:
-        return {"main_score"}
-
-
 RANDOM = np.random.default_rng(0).random(1_000_000)
-LANGUAGES = [f"q{a}{b}-Latn" for a in "abcdefghijklmnopqrst" for b in "uvwxyzabcd"]
+LANGUAGES = tuple(f"q{a}{b}-Latn" for a in "abcdefghijklmnopqrst" for b in "uvwxyzabcd")
+FRAME = Frame(("test",) * len(LANGUAGES), LANGUAGES, tuple((code,) for code in LANGUAGES))
 
 
 @pytest.mark.slow
@@ -263,8 +252,10 @@ def test_a_hundred_models_sixty_tasks_two_hundred_languages(tmp_path, browser) -
         model = f"xalign/method-{number % 10}__backbone-{number // 10}" if number % 10 else base
         for task in (f"TaskNumber{index:02}" for index in range(60)):
             date, baseline = datetime(2026, 1, 1, tzinfo=UTC), base if number % 10 else None
-            tables[model, task] = Generated(
-                model, "r" * 40, task, "d" * 40, False, baseline, date, tmp_path / model, ()
+            start = zlib.crc32(f"{model} {task}".encode()) % (len(RANDOM) - len(LANGUAGES))
+            scores = {"main_score": RANDOM[start : start + len(LANGUAGES)]}
+            tables[model, task] = TaskScores(
+                model, "r" * 40, task, "d" * 40, False, baseline, date, tmp_path / model, FRAME, scores
             )
     page = write_page(Results(tmp_path, tables, {}), tmp_path / "page")
     assert page.stat().st_size < 3_000_000
