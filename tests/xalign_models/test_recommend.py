@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -217,6 +219,16 @@ def test_without_translations_languages_that_lie_apart_are_centred_and_others_ar
         recommendation.recommend_centring({"deu-Latn": rows["deu-Latn"]})
 
 
+def test_text_without_translations_beside_parallel_text_is_named(workdir, tiny_model, write_text, monkeypatch, caplog):
+    texts, load = [f"own:{write_text(workdir / name, 60)}" for name in ("parallel", "alone")], corpora.load
+    kind = {texts[0]: "parallel", texts[1]: "monolingual"}
+    monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind=kind[name]))
+    found = api.recommend(backbone=str(tiny_model), corpus=texts, device="cpu")
+    assert found.measure == "mixed"
+    assert f"{texts[1]}: no translations, so only centring is judged." in caplog.text
+    assert texts[0] not in caplog.text
+
+
 def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
     text = write_text(workdir / "fit", 60)
     found = api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
@@ -253,8 +265,6 @@ def _only(folder):
 
 
 def test_text_without_translations_is_taken_as_such(workdir, tiny_model, write_text, monkeypatch):
-    import dataclasses
-
     text, load = write_text(workdir / "fit", 60), corpora.load
     monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind="monolingual"))
     assert api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", device="cpu").measure == "mixed"

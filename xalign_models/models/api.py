@@ -150,7 +150,11 @@ def recommend(
 
     pivot = canonical(pivot)
     names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
-    paired = all(corpora.load(name).kind != "monolingual" for name in names)
+    alone = [name for name in names if corpora.load(name).kind == "monolingual"]
+    paired = not alone
+    if len(alone) < len(names) and alone:
+        logger.warning("%s: no translations, so only centring is judged. Leave it out to compare all methods.",
+                       ", ".join(alone))  # fmt: skip
     tasks = [name for name in others if is_task(name)]
     others = [name for name in others if name not in tasks]
     if not paired and (others or len(tasks) > 1):
@@ -176,12 +180,12 @@ def recommend(
     if not paired:
         assert spec.alignment is not None
         spoken = list(fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment)))
-        alone = [
+        unpaired = [
             candidate
             for candidate in recommendation.candidates(len(spoken))
             if not alignments.find_method(candidate.method).parallel
         ]
-        return recommendation.recommend_labelled(labelled(tasks[0], spoken, encoder), alone)
+        return recommendation.recommend_labelled(labelled(tasks[0], spoken, encoder), unpaired)
     roles = recipe.role_prompts(prompts)
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
     spoken = [pivot, *data[0]]
