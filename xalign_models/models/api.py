@@ -152,7 +152,7 @@ def recommend(
     names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
     alone = [name for name in names if corpora.load(name).kind == "monolingual"]
     paired = not alone
-    if len(alone) < len(names) and alone:
+    if 0 < len(alone) < len(names):
         logger.warning("%s: no translations, so only centring is judged. Leave it out to compare all methods.",
                        ", ".join(alone))  # fmt: skip
     tasks = [name for name in others if is_task(name)]

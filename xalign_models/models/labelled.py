@@ -30,11 +30,19 @@ def is_task(name: str) -> bool:
     return name not in CORPORA
 
 
-def crosses(name: str) -> bool:
-    """Whether a task of own text has a subset with texts in more than one language."""
+def _opened(name: str) -> Any:
     task: Any = get_task(Part(name))
-    task.identify()
-    return any(len({*codes}) > 1 for codes in task.metadata.hf_subsets_to_langscripts.values())
+    getattr(task, "identify", lambda: None)()  # own text has subsets once it is open
+    return task
+
+
+def crosses(name: str) -> bool:
+    """Whether a task has a subset that lists more than one language.
+
+    Raises:
+        DataError: The task is unknown, or its text is missing.
+    """
+    return any(len({*codes}) > 1 for codes in _opened(name).metadata.hf_subsets_to_langscripts.values())
 
 
 def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
@@ -47,8 +55,7 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
         DataError: The task is unknown, of another type, or keeps no outcomes of single items.
         LanguageError: No subset is across the languages.
     """
-    task: Any = get_task(Part(name))
-    getattr(task, "identify", lambda: None)()  # own text has subsets once it is open
+    task = _opened(name)
     if task.metadata.type not in USES:
         raise DataError(f"--judge {name}: tasks of type {task.metadata.type} do not judge; use {', '.join(USES)}.")
     spoken = {
