@@ -148,3 +148,12 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def unwritable(path: Path) -> str | None:
+    """Why nothing new can be written at ``path``, or None. The nearest existing parent is tried."""
+    try:
+        with tempfile.TemporaryDirectory(dir=next(parent for parent in path.absolute().parents if parent.is_dir())):
+            return None
+    except OSError as error:
+        return error.strerror

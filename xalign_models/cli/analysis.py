@@ -25,6 +25,7 @@ from xalign_models.cli.common import (
     tell,
 )
 from xalign_models.errors import ModelError, ResultsError
+from xalign_models.paths import atomic_write_text, unwritable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +60,10 @@ def analyse(
     ANALYSES.check(name)
     if output.exists() and not output.is_dir():
         raise ResultsError(f"--output {output} is a file; name a directory.")
+    if reason := unwritable(output):
+        raise ResultsError(f"--output {output} cannot be written ({reason}); choose another directory.")
     tell("loading mteb ...") if err.is_terminal else None
     from xalign_models import figures
-    from xalign_models.paths import atomic_write_text
 
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))

@@ -11,6 +11,7 @@ from rich.table import Table
 from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
+from xalign_models.paths import unwritable
 from xalign_models.tables.escaping import escape
 
 Default = TypeVar("Default")
@@ -61,13 +62,15 @@ Data = Annotated[
 
 
 def check_output(output: Path) -> None:
-    """Refuse to replace anything but a saved model.
+    """Refuse to replace anything but a saved model, and a directory that cannot be written, before hours of work.
 
     Raises:
-        ModelError: ``--output`` is a file, or a directory with other content.
+        ModelError: ``--output`` is a file, a directory with other content, or in a directory that cannot be written.
     """
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} exists and is not a model; choose a new directory.")
+    if reason := unwritable(output):
+        raise ModelError(f"--output {output} cannot be written ({reason}); choose another directory.")
 
 
 def say(text: str) -> None:

@@ -128,7 +128,11 @@ def fit(method, backbone, *arguments):
         ("centered", ("--prompt", "deu=Satz: "), ("--prompt deu=", "deu-Latn")),
         ("centered", ("-o", "own"), ("--output own", "not a model")),
         ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "not a model")),
-        ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
+        (
+            "centered",
+            ("--corpus", "own:nothing", "-o", "/proc/nowhere"),
+            ("--output /proc/nowhere", "cannot be written"),
+        ),
     ],
 )
 def test_fit_refuses(xalign, workdir, tiny_model, own, method, arguments, parts):
