@@ -23,8 +23,8 @@ class Lines(plain_bar):
         self.last_print_t = Lines.last
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Write the bar's state as a line; an empty message, which erases bars, writes nothing."""
-        if msg is None and not self.disable:
+        """Write the bar's state as a line once a minute; an empty message, which erases bars, writes nothing."""
+        if msg is None and not self.disable and time() - Lines.last >= MINUTE:
             Lines.last = time()
             self.fp.write(f"{self}\n")
         return True

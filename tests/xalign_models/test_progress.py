@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 from xalign_models import progress
 from xalign_models.progress import live
@@ -21,8 +22,9 @@ def test_a_bar_is_shown_and_erased():
     assert not last.strip() and "\n" not in screen.getvalue()
 
 
-def test_nothing_goes_into_a_pipe():
+def test_nothing_goes_into_a_pipe_within_a_minute(monkeypatch):
     pipe = io.StringIO()
+    monkeypatch.setattr(progress.Lines, "last", time.time())
     assert list(live(range(3), delay=0, file=pipe)) == [0, 1, 2]
     assert not pipe.getvalue()
 

@@ -219,14 +219,24 @@ def test_without_translations_languages_that_lie_apart_are_centred_and_others_ar
         recommendation.recommend_centring({"deu-Latn": rows["deu-Latn"]})
 
 
-def test_text_without_translations_beside_parallel_text_is_named(workdir, tiny_model, write_text, monkeypatch, caplog):
+def test_text_without_translations_beside_parallel_text_is_left_out(
+    workdir, tiny_model, write_text, monkeypatch, caplog
+):
     texts, load = [f"own:{write_text(workdir / name, 60)}" for name in ("parallel", "alone")], corpora.load
     kind = {texts[0]: "parallel", texts[1]: "monolingual"}
     monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind=kind[name]))
-    found = api.recommend(backbone=str(tiny_model), corpus=texts, device="cpu")
-    assert found.measure == "mixed"
-    assert f"{texts[1]}: no translations, so only centring is judged." in caplog.text
+    backbone, tried = str(tiny_model), [Candidate("procrustes")]
+    mixed, paired = (
+        api.recommend(backbone=backbone, corpus=names, device="cpu", tried=tried) for names in (texts, texts[:1])
+    )
+    assert mixed == paired
+    assert mixed.measure == "MRR"
+    assert f"{texts[1]}: left out" in caplog.text
     assert texts[0] not in caplog.text
+    chosen = dataclasses.replace(mixed, chosen=tried[0])
+    monkeypatch.setattr(api, "recommend", lambda **options: chosen)
+    fitted = api.fit("auto", backbone=backbone, corpus=texts, device="cpu").xalign_spec.alignment
+    assert (fitted.method, fitted.corpora) == ("procrustes", (texts[0],))
 
 
 def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):

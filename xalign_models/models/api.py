@@ -94,6 +94,7 @@ def fit(
     if method == "auto":
         if params or not corpus:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
+        common["corpus"] = _comparable(corpus)
         recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
         logger.warning("%s", recommendation.reason)
         if not recommendation.chosen.method:
@@ -129,7 +130,8 @@ def recommend(
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora; centring is the only candidate unless all have translations.
+        corpus: Names of corpora. Beside text with translations, text without them is left out; centring is the only
+            candidate if none has translations.
         languages: Codes; by default all languages of the text.
         pivot: Language that the other languages are paired with.
         limit: Rows per language and corpus; None for all.
@@ -149,12 +151,8 @@ def recommend(
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
-    names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
-    alone = [name for name in names if corpora.load(name).kind == "monolingual"]
-    paired = not alone
-    if 0 < len(alone) < len(names):
-        logger.warning("%s: no translations, so only centring is judged. Leave it out to compare all methods.",
-                       ", ".join(alone))  # fmt: skip
+    names, others = _comparable(corpus), [judge] if isinstance(judge, str) else list(judge or ())
+    paired = corpora.load(names[0]).kind != "monolingual"
     tasks = [name for name in others if is_task(name)]
     others = [name for name in others if name not in tasks]
     if not paired and (others or len(tasks) > 1):
@@ -165,7 +163,7 @@ def recommend(
         return aligned_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
                             overrides=overrides, **params)  # fmt: skip
 
-    spec = spec_of(corpus, languages)
+    spec = spec_of(names, languages)
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
     if not paired and not tasks:
         return recommendation.recommend_centring(recipe.fit_vectors(), seed)
@@ -210,6 +208,16 @@ def recommend(
         use=use,
         labelled=[labelled(name, spoken, encoder) for name in tasks],
     )
+
+
+def _comparable(corpus: str | Sequence[str]) -> list[str]:
+    """The corpora with translations, on which all methods can be compared; all corpora if none has them."""
+    names = [corpus] if isinstance(corpus, str) else list(corpus)
+    paired = [name for name in names if corpora.load(name).kind != "monolingual"]
+    if paired and len(paired) < len(names):
+        rest = ", ".join(name for name in names if name not in paired)
+        logger.warning("%s: left out, because text without translations cannot compare methods.", rest)
+    return paired or names
 
 
 def harm_card(spec: ModelSpec, *, backbone: str, **options: Any) -> tuple[CardRow, ...]:

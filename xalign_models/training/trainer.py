@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
-from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
 from xalign_models.linalg import onednn
 from xalign_models.paths import atomic_write_text
+from xalign_models.progress import live
 from xalign_models.training.borrowed import OpenTrainer, use_one_gpu
 from xalign_models.training.objective import MEASURE, Collator, Instruments, Objective, ObjectiveLoss
 from xalign_models.training.processes import gathered, process_count
@@ -148,7 +148,8 @@ class Trainer(OpenTrainer):
         self._start = time.perf_counter()
         self._before: float | None = None
         self._seen = {"rows": 0, "tokens": 0}
-        self._bar = tqdm(desc="train", unit=" steps", disable=None if self.is_world_process_zero() else True)
+        hidden = {} if self.is_world_process_zero() else {"disable": True}
+        self._bar = live(desc="train", unit=" steps", leave=True, **hidden)
 
     @classmethod
     def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
@@ -276,8 +277,8 @@ class Trainer(OpenTrainer):
         if "kind" not in logs:
             logs = {"kind": "step", **logs, **self._seen, **self.measured}
             self._seen, self.measured = dict.fromkeys(self._seen, 0), {}
+            self._bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
             self._bar.update(self.state.global_step - self._bar.n)
-            self._bar.set_postfix(loss=f"{logs['loss']:.3f}")
         super().log(logs, start_time)
         if self.is_world_process_zero():
             atomic_write_text(self._folder / LOG, json_lines(self.state.log_history))

@@ -9,6 +9,7 @@ import math
 import pytest
 import torch
 
+from xalign_models import progress
 from xalign_models.training.contrastive import ContrastiveConfig
 
 
@@ -35,6 +36,17 @@ def test_trains_and_says_where(train, workdir):
     log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
     assert [entry["step"] for entry in log if entry["kind"] == "step"] == [1, 2]
     assert train(*QUICK)[0] == 0
+
+
+def test_steps_are_lines_in_a_pipe(train, monkeypatch):
+    monkeypatch.setattr(progress, "MINUTE", 0.0)
+    monkeypatch.setattr(progress.Lines, "last", 0.0)
+    status, _, lines = train(*QUICK)
+    assert status == 0
+    assert [line.split("|")[2].split("[")[0].strip() for line in lines if line.startswith("train:")][-2:] == [
+        "1/2",
+        "2/2",
+    ]
 
 
 def test_options_reach_the_training(train, workdir):
