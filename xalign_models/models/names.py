@@ -19,6 +19,10 @@ from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
 
+PACKAGED = Path(__file__).with_name("packaged")
+"""Trained models that come with xalign, in folders with their names; the first part of a name suffices."""
+
+
 @dataclass(frozen=True)
 class Located:
     """A model named by the user.
@@ -146,10 +150,13 @@ def _located(model: str) -> Located:
 
 
 def _trained(name: str) -> Located | None:
-    if is_name(f"xalign/{name.removeprefix('xalign/')}") and (trained := directory_of(name)).is_dir():
-        located = _in_directory(trained)
-        if located.card is not None and located.card.trained:
-            return located
+    short = name.removeprefix("xalign/")
+    if is_name(f"xalign/{short}"):
+        packaged = [folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])]
+        for directory in (directory_of(name), *packaged):
+            located = _in_directory(directory) if directory.is_dir() else None
+            if located and located.card is not None and located.card.trained:
+                return located
     return None
 
 
@@ -196,8 +203,9 @@ def directory_of(name: str) -> Path:
 
 
 def trained_specs() -> dict[str, ModelSpec]:
-    """The trained models in their default directories, by name."""
-    cards = [read_card(folder) for folder in sorted(directory_of("").glob("*")) if folder.is_dir()]
+    """The trained models in their default directories and those that come with xalign, by name."""
+    folders = [*sorted(directory_of("").glob("*")), *sorted(PACKAGED.iterdir())]
+    cards = [read_card(folder) for folder in folders if folder.is_dir()]
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
 

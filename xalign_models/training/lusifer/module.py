@@ -132,11 +132,10 @@ class Lusifer(InputModule):
         return pieces
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write the connector, LoRA's weights, both configurations, and the tokenizer."""
+        """Write the connector, LoRA's weights and both configurations; the tokenizer is the encoder checkpoint's."""
         root = Path(output_path)
         self.save_config(output_path)
         save_file({name: weight.contiguous() for name, weight in self.connector.state_dict().items()}, root / _WEIGHTS)
-        self.tokenizer.save_pretrained(output_path)
         for name, (model, base) in self._parts().items():
             folder = root / name
             if getattr(model, "peft_config", None):

@@ -45,26 +45,32 @@ def load_bidirectional(base: Base) -> LanguageTransformer:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
-    resolved = _find_decoder(base)
+    resolved = _find(base)
+    config = open_config(resolved)
+    if not is_decoder_only(config):
+        raise ModelError(f"llm {base['model']} is an encoder ({config.model_type}); give a decoder-only model.")
     return open_transformer(Bidirectional, resolved, str(base["dtype"]), base=base)
 
 
 def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
-    """A decoder-only language model, with or without its head, without gradients.
+    """The English model without gradients: a decoder-only language model, with or without its head, or an encoder.
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
+        ModelError: The checkpoint is an encoder-decoder, or has changed since the training.
     """
-    resolved = _find_decoder(base)
-    kind = AutoModelForCausalLM if head else AutoModel
+    resolved = _find(base)
+    config = open_config(resolved)
+    if config.is_encoder_decoder:
+        raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m-q4.")
+    kind = AutoModelForCausalLM if head and is_decoder_only(config) else AutoModel
     model = open_pretrained(kind, resolved, torch_dtype=base["dtype"])
     model.config.use_cache = False
     return model.requires_grad_(False).eval()
 
 
 def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
-    """The language model's tokenizer, and the ids of its begin and end token.
+    """The English model's tokenizer, and the ids of its begin and end token; an encoder's are its CLS and SEP.
 
     Raises:
         AssetError: The checkpoint is unavailable.
@@ -73,8 +79,9 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
     resolved = _find(base)
     tokenizer = open_pretrained(AutoTokenizer, resolved)
     ids = []
-    for name in ("bos", "eos"):
+    for name, encoders in (("bos", "cls"), ("eos", "sep")):
         id_ = getattr(tokenizer, f"{name}_token_id")
+        id_ = getattr(tokenizer, f"{encoders}_token_id", None) if id_ is None else id_
         id_ = getattr(open_config(resolved), f"{name}_token_id", None) if id_ is None else id_
         id_ = id_[0] if isinstance(id_, list) else id_
         if id_ is None:
@@ -91,16 +98,6 @@ def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
     embedding = llm.get_input_embeddings()
     found: Tensor = embedding(torch.as_tensor(ids, device=embedding.weight.device))
     return found
-
-
-def _find_decoder(base: Base) -> ResolvedModel:
-    resolved = _find(base)
-    config = open_config(resolved)
-    if config.is_encoder_decoder:
-        raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m-q4.")
-    if not is_decoder_only(config):
-        raise ModelError(f"llm {base['model']} is an encoder ({config.model_type}); give a decoder-only model.")
-    return resolved
 
 
 def _find(base: Base) -> ResolvedModel:

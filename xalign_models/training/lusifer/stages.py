@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import copy_lora
+from xalign_models.backbones.checkpoint import is_decoder_only
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.lusifer.build import bases_of, parts_of
@@ -63,7 +64,7 @@ def read(config: LusiferConfig, number: int, device: str) -> StageData:
             texts = [text for row in rows for text in row][: data.samples]
             rows = [(text, text, data.task) for text in texts]
         else:
-            if not source(data.source).pairs:
+            if not (source(data.source).pairs or stage.teacher):
                 raise ModelError(f"data: {data.source} has no pairs; use it for reconstruction in stage 1.")
             if number == 1:
                 rows = [(row[0], row[1], data.task) for row in rows]
@@ -86,9 +87,13 @@ def fit_one(
     """Train stage 1 in place, with checkpoints in ``folder``, and return the log.
 
     Raises:
-        ModelError: A tokenizer lacks a token, the loss is not finite, or a checkpoint cannot be written.
+        ModelError: The English model is an encoder, a tokenizer lacks a token, the loss is not finite, or a checkpoint
+            cannot be written.
     """
     assert writer is not None
+    if not is_decoder_only(writer.config):
+        kind = writer.config.model_type
+        raise ModelError(f"llm {config.llm} is an encoder ({kind}), which writes no text; train stage 2 with a teacher.")
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
     rows = [row for part in data.rows.values() for row in part]
@@ -174,7 +179,7 @@ def distil(
     size = stage.batch_size // process_count()
     return Trainer(
         model,
-        instruments=Retrieval(model, [(rows[i][0], rows[i][1]) for i in held_out], stage.tau, stage.measure_steps),
+        instruments=Retrieval(model, [(rows[i][0], rows[i][-1]) for i in held_out], stage.tau, stage.measure_steps),
         train_dataset=Dataset.from_dict(columns),
         loss=partial(DistillationLoss, tau=stage.tau),
         **_trainer_options(model, config, 2, folder, device, size, batch_sampler=InOrder),

@@ -8,6 +8,7 @@ import resource
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from tests.xalign_models.training.lusifer.conftest import WORDS, write_llm
 from xalign_models.errors import AssetError, DataError, ModelError
@@ -405,7 +406,7 @@ def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
     ("fields", "error", "message"),
     [
         ({"llm": "t5"}, ModelError, "is an encoder-decoder"),
-        ({"llm": "bert"}, ModelError, r"is an encoder \(bert\)"),
+        ({"llm": "bert", "parameters": {"connector": 560}}, ModelError, r"is an encoder \(bert\)"),
         ({"encoder": "llama"}, ModelError, "is a decoder-only"),
         ({"llm": "no/such-model"}, AssetError, "no/such-model"),
         ({"stages": {1: {"data": [{"source": "fiqa"}]}}}, DataError, "mteb/fiqa"),
@@ -479,6 +480,22 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
         train(2, "other", stages={2: {**fields, "teacher": "nowhere"}})
     with pytest.raises(ModelError, match="its vectors have 24 dimensions, the model's 16"):
         train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})
+
+
+def test_an_embedding_model_reads_through_the_connector_alone(train, workdir, make_bert, built):
+    make_bert(workdir / "bert", WORDS, initializer_range=0.2)
+    SentenceTransformer(str(workdir / "bert"), device="cpu").save(str(workdir / "embedder"))
+    english = {"llm": "embedder", "connector": "least-squares", "parameters": {"connector": 560}}
+    fields = {"start": None, "teacher": str(workdir / "embedder"), "train": ["connector"], "max_steps": None}
+    train(2, "student", **english, stages={1: None, 2: {**fields, "epochs": 8, "data": [{"source": "wikitext-2"}]}})
+    ((model, before),) = built
+    moved = {name for name, one in model.named_parameters() if not torch.equal(one, before[name])}
+    assert {".connector." in name for name in moved} == {True}
+    losses = [entry["loss"] for entry in read_log(workdir / "student") if entry["kind"] == "step"]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
+    np.testing.assert_allclose(
+        load(str(workdir / "student"), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-5
+    )
 
 
 def test_a_student_reads_with_the_teachers_lora(train, workdir, built):
