@@ -18,7 +18,6 @@ from xalign_models.paths import cache_dir
 from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
-
 PACKAGED = Path(__file__).with_name("packaged")
 """Trained models that come with xalign, in folders with their names; the first part of a name suffices."""
 
@@ -135,6 +134,8 @@ def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any
 def _located(model: str) -> Located:
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
+    if folder := _packaged(model):
+        return _in_directory(folder)
     if isinstance(model, Claim):  # what is known here, whatever folders lie about
         if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
             return located
@@ -150,14 +151,16 @@ def _located(model: str) -> Located:
 
 
 def _trained(name: str) -> Located | None:
-    short = name.removeprefix("xalign/")
-    if is_name(f"xalign/{short}"):
-        packaged = [folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])]
-        for directory in (directory_of(name), *packaged):
-            located = _in_directory(directory) if directory.is_dir() else None
-            if located and located.card is not None and located.card.trained:
-                return located
+    if is_name(f"xalign/{name.removeprefix('xalign/')}") and (trained := directory_of(name)).is_dir():
+        located = _in_directory(trained)
+        if located.card is not None and located.card.trained:
+            return located
     return None
+
+
+def _packaged(name: str) -> Path | None:
+    short = name.removeprefix("xalign/")
+    return next((folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])), None)
 
 
 def _in_directory(directory: Path) -> Located:

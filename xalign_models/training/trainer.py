@@ -148,7 +148,7 @@ class Trainer(OpenTrainer):
         self._start = time.perf_counter()
         self._before: float | None = None
         self._seen = {"rows": 0, "tokens": 0}
-        hidden = {} if self.is_world_process_zero() else {"disable": True}
+        hidden: dict[str, Any] = {} if self.is_world_process_zero() else {"disable": True}
         self._bar = live(desc="train", unit=" steps", leave=True, **hidden)
 
     @classmethod

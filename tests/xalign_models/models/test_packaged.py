@@ -38,16 +38,13 @@ def test_lusifer_small_reads_other_languages():
             assert assets.resolve(part["model"]).fingerprint == part["fingerprint"]
         except AssetError as error:
             pytest.skip(str(error))
-    english = [
-        "Two dogs are playing in the snow.",
-        "How much does a train ticket cost?",
-        "The parliament passed a law.",
-    ]
+    english = ["Two dogs are playing in snow.", "How much does a train ticket cost?", "The parliament passed a law."]
     german = [
-        "Zwei Hunde spielen im Schnee.", "Wie viel kostet eine Zugfahrkarte?", "Das Parlament hat ein Gesetz verabschiedet.",
-    ]  # fmt: skip
-    cosines = (
-        load("lusifer-small", device="cpu").encode(german) @ load("all-MiniLM-L6-v2", device="cpu").encode(english).T
-    )
+        "Zwei Hunde spielen im Schnee.",
+        "Wie viel kostet eine Zugfahrkarte?",
+        "Das Parlament beschloss ein Gesetz.",
+    ]
+    read = load("lusifer-small", device="cpu").encode(german)
+    cosines = read @ load("all-MiniLM-L6-v2", device="cpu").encode(english).T  # in the English model's own space
     assert cosines.shape == (3, 3)
-    assert (np.argmax(cosines, axis=1) == range(3)).all()  # in the English model's own space
+    assert (np.argmax(cosines, axis=1) == range(3)).all()

@@ -93,7 +93,9 @@ def fit_one(
     assert writer is not None
     if not is_decoder_only(writer.config):
         kind = writer.config.model_type
-        raise ModelError(f"llm {config.llm} is an encoder ({kind}), which writes no text; train stage 2 with a teacher.")
+        raise ModelError(
+            f"llm {config.llm} is an encoder ({kind}), which writes no text; train stage 2 with a teacher."
+        )
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
     rows = [row for part in data.rows.values() for row in part]
