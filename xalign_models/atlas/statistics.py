@@ -159,7 +159,7 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, se
     errors = gaps.std(axis=2, ddof=1) / np.sqrt(count) if count > 1 else np.full(gaps.shape[:2], np.inf)
     p = 2 * stdtr(max(count - 1, 1), -np.abs(gaps.mean(axis=2)) / np.maximum(errors, ZERO))
     upper = np.triu_indices(len(order), 1)
-    p[upper] = holm(p[upper].tolist()) if len(order) > 1 else p[upper]
+    p[upper] = holm(p[upper]) if len(order) > 1 else p[upper]
     result: list[Ranked] = []
     group, first = 0, 0
     for place, row in enumerate(order):

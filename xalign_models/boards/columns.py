@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import islice
 from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
 
 from xalign_models.results.intervals import Estimate, Sample, estimate, pair_tests, ranks
 from xalign_models.results.items import Items
@@ -58,7 +60,7 @@ class Column:
     common: Sequence[str]
     cells: dict[str, Tested] = field(default_factory=dict)
     ranked: Sequence[Tested] = ()
-    p_values: Sequence[float] = ()
+    p_values: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of(
@@ -129,7 +131,7 @@ class Column:
         samples = [tested.score for tested in having if tested.score]
         same_shape = len({sample.cells.shape for sample in samples}) == 1
         if len(having) > 1 and same_shape and all(tested.score for tested in cells if tested.cell.best):
-            self.ranked, self.p_values = having, pair_tests(samples).tolist()
+            self.ranked, self.p_values = having, pair_tests(samples)
 
     def _cell(self, table: TaskScores, base: TaskScores | None, subsets: frozenset[str], items: Items | None) -> Tested:
         values = table.values(self.metric)
@@ -198,9 +200,9 @@ def judge(cells: Sequence[Tested]) -> None:
 
 def rank(columns: Sequence[Column]) -> None:
     """Give the tested rows their intervals of ranks, with Holm's correction over the board."""
-    adjusted = iter(holm([p for column in columns for p in column.p_values]))
-    for column in columns:
-        p_values = list(islice(adjusted, len(column.p_values)))
+    adjusted = holm(np.concatenate([column.p_values for column in columns]))
+    ends = np.cumsum([len(column.p_values) for column in columns])
+    for column, p_values in zip(columns, np.split(adjusted, ends[:-1]), strict=True):
         spans = ranks([tested.cell.score for tested in column.ranked], p_values)
         for tested, span in zip(column.ranked, spans, strict=True):
             tested.cell = replace(tested.cell, ranks=span)

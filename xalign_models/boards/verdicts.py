@@ -156,7 +156,7 @@ def decide(rows: Iterable[GateRow]) -> list[GateRow]:
     tested = [index for index, row in enumerate(rows) if row.p is not None]
     languages = Counter(rows[index].key[:2] for index in tested)
     weights = [max(languages[rows[i].key[:2]] - 1, 1) if rows[i].language == "mean" else 1 for i in tested]
-    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested], weights), strict=True):
+    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested], weights).tolist(), strict=True):
         rows[index] = replace(rows[index], p=p)
     rows = [row if row.difference is None else _decided(row) for row in rows]
     return sorted(rows, key=lambda row: (_ORDER.index(row.verdict), *row.key[:2], row.language != "mean", row.language))

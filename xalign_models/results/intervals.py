@@ -50,23 +50,22 @@ class Sample:
         """The sample of a mean over subsets, from outcomes (n,) and languages by subset."""
         subsets = sorted(outcomes)
         lengths = np.array([len(outcomes[subset]) for subset in subsets])
-        flat = np.concatenate([outcomes[subset] for subset in subsets])
-        there, values = np.ones((len(subsets), 1), np.bool_), flat
-        if lengths.min() < lengths.max():
-            there = np.arange(lengths.max()) < lengths[:, None]
-            values = np.zeros(there.shape, flat.dtype)
-            values[there] = flat
-        values = values.reshape(len(subsets), -1)
-        low, values = values.astype(np.float32), values.astype(np.float64)
-        means = values.sum(axis=1) / lengths
+        distinct, place = np.unique(lengths, return_inverse=True)
+        hits = all(array.dtype == np.bool_ for array in outcomes.values())  # which float32 counts exactly
+        values = np.zeros((len(subsets), distinct[-1]), np.float32 if hits else np.float64)
+        for row, subset, length in zip(values, subsets, lengths.tolist(), strict=True):
+            row[:length] = outcomes[subset]
+        of_length, there = np.eye(len(distinct))[:, place], np.arange(distinct[-1]) < distinct[:, None]
+        means = values @ np.ones(distinct[-1], values.dtype) / lengths
         of_languages = _weights(tuple(tuple(spoken.get(subset, ())) for subset in subsets))
-        single, cells = 1 / (lengths * len(lengths)), of_languages / lengths
-        shares = single @ values
+        cells = of_languages / lengths
+        shares = 1 / (distinct * len(lengths)) @ (of_length.astype(values.dtype) @ values)
         return cls(
             shares,
-            shares - single * means @ there,
+            shares - means / (lengths * len(lengths)) @ of_length.T @ there,
             of_languages @ means,
-            cells.astype(np.float32) @ low - (cells * means @ there).astype(np.float32),
+            cells.astype(np.float32) @ values.astype(np.float32, copy=False)
+            - (cells * means @ of_length.T @ there).astype(np.float32),
         )
 
     def __sub__(self, other: Sample) -> Sample:
@@ -171,20 +170,19 @@ def pair_tests(samples: Sequence[Sample], fewest: int = FEWEST) -> Array:
         cells = np.stack([sample.cells[place] for sample in samples])
         products += cells @ cells.T
     of_shares, of_sentences, of_cells = map(_squares, (shares @ shares.T, sentences @ sentences.T, products))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p_values: Array = erfc(np.abs(totals[:, None] - totals) / np.sqrt(2 * of_shares))
+    few = ~(of_shares**2 > MANY * _fourths(shares))  # a square of k numbers' sum is at most k times the sum of squares
     found = [np.zeros(0)]
     for row in range(len(samples) - 1):
         others = slice(row + 1, None)
-        gaps = totals[row] - totals[others]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            p = erfc(np.abs(gaps) / np.sqrt(2 * of_shares[row, others]))
-        # A sum of k differences has a square of at most k times their sum of squares.
-        doubtful = row + 1 + np.flatnonzero(~(gaps**2 > MANY * of_shares[row, others]))
+        p, doubtful = p_values[row, others], row + 1 + np.flatnonzero(few[row, others])
         p[doubtful - row - 1] = sign_flip_tests(shares[row] - shares[doubtful])
         if over_languages:
             by_sentence = n / (n - 1) * of_sentences[row, others]
             error, freedom, k = _moments(languages[row] - languages[others], by_sentence, of_cells[row, others], n)
             with np.errstate(divide="ignore", invalid="ignore"):
-                tested = _p_values(gaps / error, freedom, k)
+                tested = _p_values((totals[row] - totals[others]) / error, freedom, k)
             p = np.where(error < ZERO, p, np.maximum(p, tested))
         found.append(p)
     return np.concatenate(found)
@@ -197,16 +195,25 @@ def _squares(products: Array) -> Array:
     return squares
 
 
-def ranks(scores: Sequence[float], p_values: Sequence[float]) -> list[tuple[int, int]]:
+def _fourths(rows: Array) -> Array:
+    """(m, m) upper bounds of the sums of fourth powers of the differences of m rows, from products of all pairs."""
+    squares = rows**2
+    cubes, own = (squares * rows) @ rows.T, np.square(squares).sum(axis=1)
+    sums, rounding = own[:, None] + own, 16 * rows.shape[1] * np.finfo(np.float64).eps
+    fourths: Array = sums * (1 + rounding) - 4 * (cubes + cubes.T) + 6 * squares @ squares.T
+    return fourths
+
+
+def ranks(scores: Sequence[float], p_values: npt.ArrayLike) -> list[tuple[int, int]]:
     """Best and worst plausible rank of each model, from 1, by its score and the pairs' p-values, already corrected.
 
     A model's best rank is one more than the number of models that are better beyond chance; its worst rank is the
     number of models less those that are worse beyond chance.
     """
-    better, worse = [0] * len(scores), [0] * len(scores)
-    for (first, second), p in zip(combinations(range(len(scores)), 2), p_values, strict=True):
-        if p < ALPHA:
-            above, below = (first, second) if scores[first] > scores[second] else (second, first)
-            better[below] += 1
-            worse[above] += 1
-    return [(1 + above, len(scores) - below) for above, below in zip(better, worse, strict=True)]
+    values, (first, second) = np.asarray(scores), np.triu_indices(len(scores), 1)
+    proven = np.flatnonzero(np.asarray(p_values) < ALPHA)
+    first, second = first[proven], second[proven]
+    above = values[first] > values[second]
+    better = np.bincount(np.where(above, second, first), minlength=len(scores))
+    worse = np.bincount(np.where(above, first, second), minlength=len(scores))
+    return list(zip((1 + better).tolist(), (len(scores) - worse).tolist(), strict=True))

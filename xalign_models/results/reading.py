@@ -175,7 +175,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
         ResultsError: There are no results at all.
     """
     paths = result_files(root)
-    models = {folder: _model(folder) for folder in {path.parent for path in paths}}
+    models = {folder: _model(folder) for folder in dict.fromkeys(path.parent for path in paths)}
     names = chosen and chosen({model.name: model.spec for model in models.values()})
     paths = [path for path in paths if names is None or models[path.parent].name in names]
     frames: dict[Frame, Frame] = {}

@@ -33,12 +33,13 @@ def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
         return math.erfc(abs(float(moved.sum())) / math.sqrt(2 * float(moved @ moved)))
     sizes = np.rint(_STEPS * np.abs(moved) / np.abs(moved).max()).astype(np.int64)
     sizes //= np.gcd.reduce(sizes)
-    chances = np.ones(1)  # of each sum of the sizes that have a plus
-    for size in sizes:
-        chances = (np.pad(chances, (0, size)) + np.pad(chances, (size, 0))) / 2
-    total = int(sizes.sum())
-    distance = np.abs(2 * np.arange(total + 1) - total)
-    return min(1.0, float(chances[distance >= abs(2 * int(sizes[moved > 0].sum()) - total)].sum()))
+    ways = np.zeros(int(sizes.sum()) + 1)  # to reach each sum by the sizes that have a plus
+    ways[0] = 1
+    for size, end in zip(sizes, np.cumsum(sizes) + 1, strict=True):
+        ways[size:end] += ways[: end - size]
+    distance = np.abs(2 * np.arange(len(ways)) - len(ways) + 1)
+    extreme = distance >= abs(2 * int(sizes[moved > 0].sum()) - len(ways) + 1)
+    return min(1.0, float(ways[extreme].sum() / 2.0 ** len(sizes)))
 
 
 def sign_flip_tests(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -54,16 +55,17 @@ def sign_flip_tests(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return p
 
 
-def holm(p: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
+def holm(p: npt.ArrayLike, weights: Sequence[float] | None = None) -> npt.NDArray[np.float64]:
     """Adjusted p-values (Holm 1979): rejecting those below alpha makes any error with probability alpha at most.
 
     This holds under any dependence, such as that of languages of one text and their mean. It is the closed test of
     Bonferroni's, in which hypotheses share alpha by their ``weights``, by default equally.
     """
+    p = np.asarray(p, np.float64)
     shares = np.ones(len(p)) if weights is None else np.asarray(weights, np.float64)
-    ratios = np.asarray(p, np.float64) / shares
+    ratios = p / shares
     order = np.argsort(ratios, kind="stable")
     adjusted = np.empty(len(order))
     remaining = np.cumsum(shares[order][::-1])[::-1]
     adjusted[order] = np.minimum(np.maximum.accumulate(remaining * ratios[order]), 1)
-    return [float(value) for value in adjusted]
+    return adjusted
