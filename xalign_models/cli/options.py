@@ -138,6 +138,7 @@ class EngineOptions:
         """
         if self.engine == "local":
             return None
+        from xalign_models.cli.common import tell
         from xalign_models.cluster import Cluster
 
-        return Cluster(self.address, self.cpus_per_task, gpus, device)
+        return Cluster(self.address, self.cpus_per_task, gpus, device, tell)
