@@ -22,8 +22,8 @@ Key = TypeVar("Key")
 
 RETRIES = 3
 """How often Ray repeats a unit elsewhere after its worker was lost."""
-AHEAD = 2
-"""Items of a stream that are submitted for each worker, so that none waits for the driver."""
+AHEAD = 4
+"""Items of a stream that are read for each worker, so that none waits for the driver or for a slow item."""
 WATCHED = 1000
 """Number of the oldest units that the driver waits for at a time."""
 
@@ -129,22 +129,25 @@ class Cluster:
                 self.tell(report(pool.spans))
 
     def map(self, function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield ``function(common, item)`` of each item, in the order in which they are done; items are read as needed.
+        """Yield ``function(common, item)`` of each item, in their order; items are read as needed.
 
         Raises:
             WorkerLostError: The worker of an item was lost too often.
             Exception: The error of the function, unchanged.
         """
         with self.pool() as pool:
-            shared, rest = pool.ray.put(common), iter(items)
-            for item in islice(rest, AHEAD * pool.slots):
-                pool.start(None, function, shared, item)
-            for _, value in pool.results():
+            shared, rest, early, turn = pool.ray.put(common), enumerate(items), dict[int, Any](), 0
+            for number, item in islice(rest, AHEAD * pool.slots):
+                pool.start(number, function, shared, item)
+            for number, value in pool.results():
                 if isinstance(value, WorkerLostError):
                     raise value
-                for item in islice(rest, 1):
-                    pool.start(None, function, shared, item)
-                yield value
+                early[number] = value
+                while turn in early:
+                    yield early.pop(turn)
+                    turn += 1
+                    for following, item in islice(rest, 1):
+                        pool.start(following, function, shared, item)
 
 
 class Pool(Generic[Key]):

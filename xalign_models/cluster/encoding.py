@@ -43,7 +43,7 @@ def encode_corpus(
 ) -> list[Path]:
     """Encode any number of texts in shards, which the workers write to a folder that all machines share.
 
-    The driver holds two shards of text for each worker and no vectors. Existing shards of the same texts are kept, so
+    The driver holds four shards of text for each worker and no vectors. Existing shards of the same texts are kept, so
     that an interrupted run resumes and a corpus can grow; shards of other texts are replaced. A shard whose worker is
     lost is encoded again. On processors of one kind the vectors are, bit for bit, those of the same shards encoded on
     one machine.
@@ -52,8 +52,8 @@ def encode_corpus(
         model: A name, a directory or a hub id.
         texts: The texts, read once and in order.
         language: Language of all texts, any code; None if the model needs none.
-        folder: Folder for ``00000000.npy``, ... with (shard, d) vectors, a ``.json`` beside each with the count and the
-            digest of its texts, and a manifest.
+        folder: Folder for files with (shard, d) vectors, whose names are the number of the shard and a digest of its
+            texts, and for a manifest.
         cluster: The cluster and the resources of a worker, which has a copy of the model.
         prompt: Prompt before every text, or around ``[TEXT]``; by default the model's own, and ``""`` for none.
         shard: Texts of a shard.
@@ -79,8 +79,8 @@ def encode_corpus(
 
     def missing() -> Iterator[tuple[Path, list[str]]]:
         for number, piece in enumerate(iter(lambda: list(islice(stream, shard)), [])):
-            paths.append(path := folder / f"{number:08d}.npy")
-            if _is_of(path, piece):
+            paths.append(path := folder / f"{number:08d}-{digest(piece)[:32]}.npy")
+            if path.is_file():
                 bar.update(len(piece))
             else:
                 yield path, piece
@@ -88,19 +88,9 @@ def encode_corpus(
     with live(desc="encode", unit=" texts") as bar:
         for count in cluster.map(_encode, work, missing()):
             bar.update(count)
-    if (rest := folder / f"{len(paths):08d}.npy").is_file():
+    for rest in folder.glob(f"{len(paths):08d}-*.npy"):
         logger.warning("%s and what follows it is of a longer corpus; remove it unless you resume that corpus.", rest)
     return paths
-
-
-def _contents(texts: Sequence[str]) -> str:
-    return json.dumps({"texts": len(texts), "sha256": digest(texts)})
-
-
-def _is_of(path: Path, texts: Sequence[str]) -> bool:
-    """Whether a shard exists, is whole and has these texts."""
-    beside = path.with_suffix(".json")
-    return path.is_file() and beside.is_file() and beside.read_text(encoding="utf-8") == _contents(texts)
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
@@ -122,10 +112,11 @@ def _encode(work: tuple[Any, ...], item: tuple[Path, Sequence[str]]) -> int:
     (*model, given), language, prompt, dtype = work
     path, texts = item
     vectors = kept_encoder(*model, **given).encode_texts(texts, [language] * len(texts), prompt)
-    path.with_suffix(".json").unlink(missing_ok=True)  # until it is written again, the shard counts as missing
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, vectors.astype(dtype, copy=False))
-    atomic_write_text(path.with_suffix(".json"), _contents(texts))
+    for other in path.parent.glob(f"{path.name[:8]}-*.npy"):
+        if other != path:  # of other texts
+            other.unlink(missing_ok=True)
     return len(texts)
 
 

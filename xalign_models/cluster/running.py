@@ -106,7 +106,7 @@ class _Driver:
 
     def open(self, models: Sequence[str], answer: Any) -> Iterator[Outcome]:
         """Start the units of models that share their vectors; yields the outcomes that need no unit."""
-        answers = [answer] * len(models) if isinstance(answer, Exception) else answer
+        answers: list[Any] = [answer] * len(models) if isinstance(answer, Exception) else answer
         for name, task in self.tasks.items():
             givers, shared = dict[str, Unit](), dict[Unit, Any]()
             for model, opened in zip(models, answers, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import sys
 from functools import partial
@@ -330,24 +331,26 @@ def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
     assert not caplog.records
     assert encode(texts) == 2  # of a shorter corpus
     (record,) = caplog.records
-    assert "00000004.npy and what follows it is of a longer corpus; remove it" in record.message
+    assert re.search(r"00000004-\w{32}\.npy and what follows it is of a longer corpus; remove it", record.message)
     assert encode(texts[::-1]) == 4
-    for lost in ("00000001.npy", "00000002.json"):
-        (workdir / "corpus" / lost).unlink()
+    for lost in (workdir / "corpus").glob("0000000[12]-*.npy"):
+        lost.unlink()
     assert encode(texts[::-1]) == 2
 
 
 def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monkeypatch):
-    """Killed after the new vectors are there, and before it says of which texts: the old texts are not taken for it."""
+    """Killed before the new vectors are there: the old ones are not taken for those of the new texts."""
     from xalign_models.cluster import encoding
 
     old, new = [f"w{i}" for i in range(10)], [f"w{i}" for i in range(10, 20)]
     encode(old)
     with monkeypatch.context() as patch:
-        patch.setattr(encoding, "atomic_write_text", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(encoding, "atomic_file", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode(new)
-    assert encode(old) == 1
+    assert encode(old) == 0
+    assert encode(new) == 1
+    assert len(list((workdir / "corpus").glob("*.npy"))) == 1
 
 
 def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
@@ -373,6 +376,14 @@ def test_workers_write_the_parts_that_one_process_writes(inline, tmp_path, make_
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert inline.done == ["write_part"] * 3
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+
+
+def test_values_come_in_the_order_of_the_items_which_are_read_as_needed(inline):
+    read, cluster = [], on_ray.Cluster()
+    values = cluster.map(pow, 2, (read.append(number) or number for number in range(20)))
+    assert next(values) == 1
+    assert len(read) == 8  # four for each of two workers, all of which this Ray does before the first one
+    assert list(values) == [2**number for number in range(1, 20)]
 
 
 def test_without_ray_it_says_how_to_get_it(models, monkeypatch):

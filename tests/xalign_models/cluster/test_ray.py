@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import xalign_models
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
 from xalign_models.evaluation import run as running
+from xalign_models.index import filling, working
+from xalign_models.index.base import open_index
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
@@ -204,6 +207,20 @@ def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "whole"))
+
+
+def test_an_index_is_fixed_by_workers_as_by_one_process(cluster, place, models, write_text):
+    """The vectors of the second column come from workers, batch by batch, and are written in order."""
+    corpus = {"corpus": f"own:{write_text(place / 'index-fit', 60)}", "limit": 50}
+    rows = np.random.default_rng(2).standard_normal((500, 16)).astype(np.float32)
+    pairs = {}
+    for name, each in (("one", filling.in_turn), ("two", cluster.map)):
+        np.savez(place / f"{name}.npz", vectors=rows, lang=np.array([LANGUAGES[row % 3] for row in range(len(rows))]))
+        with closing(open_index(str(place / f"{name}.npz"))) as index:
+            working.fix(index, place / f"maps-{name}", models[0], "centered", each=each, **corpus)
+            pairs[name] = np.concatenate([part.vectors for part in index.read(second=True)])
+    np.testing.assert_array_equal(pairs["one"], pairs["two"])
+    assert not np.array_equal(pairs["one"], rows)
 
 
 def test_workers_have_the_plug_ins_of_the_command_line(cluster, apart, xalign, tiny_model, write_text, workdir):
