@@ -150,23 +150,19 @@ def _file(name: str, package: str) -> dict[Any, Any]:
 
 
 def _put(target: Any, change: str) -> None:
-    path, separator, value = change.partition("=")
+    path, separator, text = change.partition("=")
     if not separator:
         raise ModelError(f"--set {change!r}: write FIELD=VALUE.")
-    *parents, last = path.split(".")
-    for name in parents:
-        target = target.setdefault(_key(target, name), {})
-        if not isinstance(target, dict):
-            raise ModelError(f"--set {path}: {name} has no fields.")
+    *parents, last = (int(name) if name.isdecimal() else name for name in path.split("."))  # as YAML reads keys
     try:
-        target[_key(target, last)] = yaml.load(value, _Loader)
+        value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ModelError(f"--set {change!r} is not YAML: {' '.join(str(error).split())}") from None
-
-
-def _key(target: Mapping[Any, Any], name: str) -> Any:
-    """The key whose text is ``name``, since YAML reads some keys as numbers."""
-    return next((key for key in target if str(key) == name), name)
+    for name in parents:
+        target = target.setdefault(name, {})
+        if not isinstance(target, dict):
+            raise ModelError(f"--set {path}: {name} has no fields.")
+    target[last] = value
 
 
 def _line(kind: Any, error: ValidationError) -> str:

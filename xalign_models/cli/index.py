@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, print_json, print_rows, say
-from xalign_models.cli.options import with_options
+from xalign_models.cli.options import EngineOptions, with_options
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
 Folder = Annotated[Path, Option("--output", "-o", help="New folder for the maps; the same one resumes.")]
@@ -95,11 +95,12 @@ def fix(
     method: Annotated[str, Option(help="Alignment, or auto for the best recall to expect.")] = "auto",
     text: TextOptions,
     device: Device = None,
+    where: EngineOptions,
 ) -> None:
     """Write aligned vectors beside the old ones, and the model for queries; the same command resumes."""
     from xalign_models.index import working
 
-    options = {"lang": source.lang, "device": device, **asdict(text)}
+    options = {"lang": source.lang, "device": device, **where.mapping(), **asdict(text)}
     with source.open() as index:
         chosen, rows, skipped = working.fix(index, output, model, method, **options)
         say(f"{chosen}: {rows} rows in {index.second}, {skipped} of them without a vector; queries use {output}")
@@ -115,13 +116,14 @@ def migrate(
     new: Annotated[str, Option("--to", help="New model of the queries.")],
     method: Annotated[str, Option(help="Map between the models: affine, procrustes, lowrank or residual.")] = "affine",
     device: Device = None,
+    where: EngineOptions,
 ) -> None:
     """Write a new model's vectors, predicted from the old ones; the same command resumes."""
     from xalign_models.index import working
 
     options: dict[str, Any] = {"old": old, "new": new, "method": method, "lang": source.lang, "device": device}
     with source.open() as index:
-        record, rows, skipped = working.migrate(index, output, **options)
+        record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"], as_json=False)
     say(f"Encode {record['share']:.0%} of the rows first; {output / working.FIRST} lists them.")

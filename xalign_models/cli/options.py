@@ -138,6 +138,12 @@ class EngineOptions:
         """
         if self.engine == "local":
             return None
+        from xalign_models.cli.common import tell
         from xalign_models.cluster import Cluster
 
-        return Cluster(self.address, self.cpus_per_task, gpus, device)
+        return Cluster(self.address, self.cpus_per_task, gpus, device, tell)
+
+    def mapping(self) -> dict[str, Any]:
+        """The argument ``each`` of functions that map batches of an index; none for this process."""
+        cluster = self.cluster(gpus=0)
+        return {"each": cluster.map} if cluster else {}

@@ -2,6 +2,6 @@
 
 from xalign_models.cluster.cluster import Cluster
 from xalign_models.cluster.encoding import encode_corpus
-from xalign_models.cluster.scoring import run
+from xalign_models.cluster.running import run
 
 __all__ = ["Cluster", "encode_corpus", "run"]

@@ -1,45 +1,71 @@
-"""A Ray cluster: its resources, the connection to it, and the loop that keeps its workers busy."""
+"""A Ray cluster: its resources, the connection to it, and the one loop that all work on it goes through."""
 
+import logging
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from itertools import chain, islice
+from time import time
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
 from xalign_models.cluster.borrowed import job_config, stay_on_loopback
 from xalign_models.errors import ModelError
-from xalign_models.plugins import load_plugins
+from xalign_models.plugins import load_plugins, sources
 
+logger = logging.getLogger(__name__)
 Key = TypeVar("Key")
 
 RETRIES = 3
-"""How often Ray repeats a task elsewhere after its worker was lost."""
+"""How often Ray repeats a unit elsewhere after its worker was lost."""
+AHEAD = 4
+"""Items of a stream that are read for each worker, so that none waits for the driver or for a slow item."""
+WATCHED = 1000
+"""Number of the oldest units that the driver waits for at a time."""
 
 
 class WorkerLostError(ModelError):
-    """Ray lost the worker of a task too often."""
+    """Ray lost the worker of a unit too often."""
+
+
+class Answer(NamedTuple):
+    """The value of a unit, and vectors for later units, which Ray keeps and the driver never loads."""
+
+    value: Any
+    shared: Any = None
+
+
+class Span(NamedTuple):
+    """The worker of a unit, and the unit's start and end, in seconds since 1970."""
+
+    worker: tuple[str, int]
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster and the resources of one task.
+    """A Ray cluster and the resources of one unit of work.
 
     Attributes:
         address: ``--address``: a running cluster (``auto``, ``ray://host:10001``); None uses ``$RAY_ADDRESS`` or starts
             a cluster on this machine.
-        cpus: ``--cpus-per-task``: cores and threads of a task.
-        gpus: ``--gpus-per-task``: GPUs of a task; a fraction lets several tasks share a GPU. None is one GPU if the
+        cpus: ``--cpus-per-task``: cores and threads of a unit.
+        gpus: ``--gpus-per-task``: GPUs of a unit; a fraction lets several units share a GPU. None is one GPU if the
             cluster has any and the device is not the CPU.
         device: cpu, cuda or mps; None is the fastest that a worker has.
+        tell: Takes the line on the work, once it is done.
     """
 
     address: str | None = None
     cpus: int = 1
     gpus: float | None = None
     device: str | None = None
+    tell: Callable[[str], object] = logger.info
 
     def __post_init__(self) -> None:
         """Check the resources."""
@@ -86,59 +112,121 @@ class Cluster:
             if started:
                 ray.shutdown()
 
-    def resources(self, ray: Any) -> dict[str, Any]:
-        """The resources of a task, as options of Ray."""
-        has = ray.cluster_resources().get("GPU", 0) and self.device in {None, "cuda"}
-        gpus = self.gpus if self.gpus is not None else float(bool(has))
-        return {"num_cpus": self.cpus, **({"num_gpus": gpus} if gpus else {})}
+    @contextmanager
+    def pool(self, plugins: Sequence[str] | None = None) -> Iterator["Pool[Any]"]:
+        """The loop for units of work; at its end, ``tell`` gets a line on them and on the time that workers waited.
 
-    def slots(self, ray: Any) -> int:
-        """Number of tasks that the cluster's cores can run at once."""
-        return max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus)
+        Args:
+            plugins: Files and modules that the workers load from their machines, by default those of this process.
 
-    def starter(self, ray: Any, plugins: Sequence[str], returns: int = 1) -> Callable[..., Any]:
-        """A function ``start(name, function, *arguments)`` that starts a task and returns a reference to its result.
-
-        A worker loads the plug-ins first. A task that returns several values gives a reference to each.
+        Raises:
+            ModelError: As for :meth:`connect`.
         """
-        options = {**self.resources(ray), "max_retries": RETRIES, "retry_exceptions": False, "num_returns": returns}
-        task = ray.remote(**options)(_run)
-        return lambda name, *work: task.options(name=name).remote(self.cpus, plugins, *work)
+        with self.connect() as ray:
+            pool = Pool[Any](self, ray, sources() if plugins is None else plugins)
+            yield pool
+            if pool.spans:
+                self.tell(report(pool.spans))
+
+    def map(self, function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield ``function(common, item)`` of each item, in their order; items are read as needed.
+
+        Raises:
+            WorkerLostError: The worker of an item was lost too often.
+            Exception: The error of the function, unchanged.
+        """
+        with self.pool() as pool:
+            shared, rest, early, turn = pool.ray.put(common), enumerate(items), dict[int, Any](), 0
+            for number, item in islice(rest, AHEAD * pool.slots):
+                pool.start(number, function, shared, item)
+            for number, value in pool.results():
+                if isinstance(value, WorkerLostError):
+                    raise value
+                early[number] = value
+                while turn in early:
+                    yield early.pop(turn)
+                    turn += 1
+                    for following, item in islice(rest, 1):
+                        pool.start(following, function, shared, item)
 
 
-def _run(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a task in a worker, on that many threads, however many cores the machine has."""
+class Pool(Generic[Key]):
+    """The units of work of a command. Ray does each as soon as a worker is free and has the vectors that it takes.
+
+    Args:
+        cluster: The resources of a unit.
+        ray: The module ``ray``, connected.
+        plugins: Plug-ins that a worker loads first.
+
+    Attributes:
+        slots: Number of units that the cluster's cores can do at once.
+        spans: When each unit was done, and by which worker.
+    """
+
+    def __init__(self, cluster: Cluster, ray: Any, plugins: Sequence[str]) -> None:
+        total = ray.cluster_resources()
+        gpus = cluster.gpus
+        if gpus is None:
+            gpus = float(total.get("GPU", 0) > 0 and cluster.device in {None, "cuda"})
+        options = {"num_gpus": gpus, "max_calls": 0} if gpus else {}  # 0: a worker keeps its process, and its model
+        options |= {"num_cpus": cluster.cpus, "max_retries": RETRIES, "retry_exceptions": False, "num_returns": 2}
+        self.ray, self.slots = ray, max(1, int(total.get("CPU", 1)) // cluster.cpus)
+        self.spans: list[Span] = []
+        self._begin = ray.remote(**options)(_work).remote
+        self._setup = (cluster.cpus, plugins)
+        self._running: dict[Any, Key] = {}
+
+    def start(self, key: Key, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Submit a unit; returns a reference to what it shares, which a later unit may have among its arguments."""
+        value, shared = self._begin(*self._setup, function, *arguments)
+        self._running[value] = key
+        return shared
+
+    def results(self) -> Iterator[tuple[Key, Any]]:
+        """The key and the value of each unit when it is done, until none is left; the caller may start more meanwhile.
+
+        The value is a :class:`WorkerLostError` if workers were lost too often, and the unit's own error is raised.
+        """
+        errors = self.ray.exceptions
+        while self._running:
+            (reference,), _ = self.ray.wait([*islice(self._running, WATCHED)], num_returns=1)
+            key = self._running.pop(reference)
+            try:
+                value, span = self.ray.get(reference)
+            except errors.RayError as error:
+                cause = error.cause if isinstance(error, errors.RayTaskError) else error
+                if not isinstance(cause, errors.RayError):
+                    raise cause from None
+                lost = f"The worker was lost {RETRIES + 1} times ({type(cause).__name__}); run it again."
+                yield key, WorkerLostError(lost)
+            else:
+                self.spans.append(span)
+                yield key, value
+
+
+def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    """In a worker: do a unit on that many threads, however many cores the machine has."""
+    import ray
+
+    start = time()
     torch.set_num_threads(cpus)
     load_plugins(plugins)
-    return function(*arguments)
+    answer = function(*arguments)
+    value, shared = answer if isinstance(answer, Answer) else (answer, None)
+    worker = str(ray.get_runtime_context().get_node_id()), os.getpid()
+    return (value, Span(worker, start, time())), shared
 
 
-def result_of(ray: Any, reference: Any) -> Any:
-    """The result of a task.
+def report(spans: Iterable[Span]) -> str:
+    """A line on units and on the share of time that workers waited.
 
-    Raises:
-        WorkerLostError: The task's worker was lost too often.
-        Exception: The task's own error.
+    A worker's time begins with its first unit, once it has loaded the code, and ends with the last unit of all.
     """
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
-    except ray.exceptions.RayError as error:
-        raise WorkerLostError(
-            f"The worker was lost {RETRIES + 1} times ({type(error).__name__}); run it again."
-        ) from None
-
-
-def finished(ray: Any, start: Callable[[int], Iterable[tuple[Any, Key]]]) -> Iterator[tuple[Key, Any]]:
-    """Start tasks until there are none left, and yield the key and the reference of each when it is done.
-
-    ``start`` receives the number of running tasks, starts any that can run now, and returns their references and keys.
-    """
-    running: dict[Any, Key] = {}
-    while True:
-        running.update(start(len(running)))
-        if not running:
-            return
-        (reference,), _ = ray.wait([*running], num_returns=1)
-        yield running.pop(reference), reference
+    by_worker: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
+    for span in spans:
+        by_worker[span.worker].append(span)
+    units = [*chain(*by_worker.values())]
+    end = max(span.end for span in units)
+    total = sum(end - min(span.start for span in own) for own in by_worker.values())
+    waited = 1 - sum(span.end - span.start for span in units) / total
+    return f"Workers: {len(by_worker)}, units: {len(units)}. The workers waited {waited:.1%} of their {total:.1f} s."

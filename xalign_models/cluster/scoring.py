@@ -1,164 +1,85 @@
-"""``xalign run --engine ray``: models x tasks x subsets on the workers of a Ray cluster.
-
-The first model on a task encodes each language once, spread over the workers; other units follow in blocks.
-Each machine has its own store, and Ray's object store carries vectors between machines. The driver alone writes
-results, complete at any moment. A unit whose worker is lost is repeated elsewhere.
-"""
+"""The workers' side of a run on a cluster: they open models and score units."""
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from mteb.abstasks import AbsTask
+import numpy.typing as npt
 
-from xalign_models.cluster.cluster import Cluster, WorkerLostError, finished, result_of
-from xalign_models.cluster.schedule import MOST, FittedModel, Schedule, Scored, Unit
-from xalign_models.cluster.sharing import RecordingStore, SharedVectors
+from xalign_models.cluster.cluster import Answer
+from xalign_models.cluster.encoding import kept_encoder
+from xalign_models.cluster.schedule import Unit
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
-from xalign_models.evaluation.run import Outcome, identify, make_task, run_one
+from xalign_models.evaluation.run import identify, run_one
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
-from xalign_models.models.names import find_spec, namespace
 from xalign_models.paths import cache_dir
-from xalign_models.plugins import Part, sources
+from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
 from xalign_models.specs import digest
-from xalign_models.store import open_store
+from xalign_models.store import EmbeddingStore, open_store
 
-PIECES = 4
-"""Units that languages are spread over, for each slot of the cluster: few, and yet no worker waits long."""
-
-
-def run(
-    models: Sequence[str],
-    tasks: Sequence[str | AbsTask],
-    output: Path,
-    cluster: Cluster,
-    *,
-    languages: Collection[str] | None,
-    items: Level = "outcomes",
-    overrides: dict[str, Any] | None = None,
-    most: int = MOST,
-    plugins: Sequence[str] | None = None,
-) -> Iterator[Outcome]:
-    """Score models on tasks as :func:`xalign_models.evaluation.run.run` does, on a cluster.
-
-    Scores and files are the same, bit for bit on processors of one kind with as many threads as ``cluster.cpus``. Every
-    machine needs the package, ``XALIGN_DATA`` with the same text as the driver's, and the directories of the models.
-
-    The arguments are those of that function, and ``cluster``, the cluster and the resources of a unit; ``most``, the
-    maximum number of subsets of a unit whose texts are encoded already; and ``plugins``, files and modules that the
-    workers load from their machines, by default those of this process.
-
-    Yields:
-        One outcome per model and task, as soon as it is available.
-    """
-    given = dict(overrides or {})
-    if trusted := given.get("trust_remote_code"):
-        given["trust_remote_code"] = _absolute((trusted,) if isinstance(trusted, str) else trusted)
-    paths = _absolute(models)
-    names = {model: str(find_spec(model, **given).name) for model in paths}
-    cache = SafeResultCache(output)
-    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
-    families: dict[str, list[str]] = {}
-    for model in names:
-        families.setdefault(_family(model, given), []).append(model)
-    with cluster.connect() as ray, ExitStack() as at_end:
-        start = cluster.starter(ray, sources() if plugins is None else tuple(plugins), returns=2)
-        by_name = {task.metadata.name: task for task in chosen}
-        schedule = Schedule(cache, by_name, names, items, PIECES * cluster.slots(ray), most)
-        at_end.callback(schedule.save)  # also when the run is interrupted
-
-        def begin(_: int) -> Iterator[tuple[Any, tuple[list[str] | Unit, Any]]]:
-            while families:
-                family = families.pop(next(iter(families)))
-                reference, vectors = start("fit", _fit, family, cluster, given)
-                yield reference, (family, vectors)
-            for unit, shared in schedule.ready():
-                name = f"{unit.task} {names[unit.model]}"
-                reference, vectors = start(name, _score, unit, cluster, given, items, *shared)
-                yield reference, (unit, vectors)
-
-        for (work, vectors), reference in finished(ray, begin):
-            try:
-                answer = result_of(ray, reference)
-            except WorkerLostError as lost:
-                if isinstance(work, Unit):
-                    yield from schedule.close(work, Scored(None, str(lost)), None)
-                else:
-                    yield from schedule.open(dict.fromkeys(work, FittedModel(error=str(lost))), None)
-            else:
-                if isinstance(work, Unit):
-                    yield from schedule.close(work, answer, vectors)
-                else:
-                    yield from schedule.open(dict(zip(work, answer, strict=True)), vectors)
+Shared = tuple[str, dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]]
+"""A machine, and keys and vectors (n, d) in its store by namespace."""
 
 
-def _absolute(models: Iterable[str]) -> list[str]:
-    return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
-
-
-def _family(model: str, given: dict[str, Any]) -> str:
-    """A key that models with the same vectors share."""
-    try:
-        return namespace(model, **given)
-    except XAlignError:  # a worker reports it
-        return model
-
-
-def _fit(models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> tuple[list[FittedModel], SharedVectors]:
-    """In a worker: fit the alignments of models that share a backbone."""
-    store: Any = RecordingStore(open_store())
-    fitted = []
+def open_models(
+    device: str | None, given: Mapping[str, Any], models: Sequence[str]
+) -> list[tuple[XAlignEncoder, str] | XAlignError]:
+    """Models without their backbone, each with the name of the device; or why there is none."""
+    opened: list[tuple[XAlignEncoder, str] | XAlignError] = []
     for model in models:
         try:
-            encoder = load_encoder(model, device=cluster.device, store=store, **given)
+            encoder = load_encoder(model, device=device, **given)
             if encoder.mteb_model_meta.revision is None:
                 raise DataError(f"{model} has no revision to store results under.")
-            where = hardware(encoder.raw.device)
             bare: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
-            fitted.append(FittedModel(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
+            bare = XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta)
+            opened.append((bare, hardware(encoder.raw.device)))
         except Exception as error:  # a broken model may raise anything and must not stop the others
-            fitted.append(FittedModel(error=one_line(error)))
-    return fitted, store.shared(_node())
+            opened.append(DataError(one_line(error)))
+    return opened
 
 
-def _node() -> str:
+def score(
+    device: str | None, given: Mapping[str, Any], items: Level, share: bool, revision: str, unit: Unit, *shared: Shared
+) -> Answer:
+    """Score a unit with the vectors of other machines, in a folder of its own, where a second attempt resumes.
+
+    Args:
+        device: cpu, cuda or mps; None is the fastest.
+        given: Fields of the backbone's spec.
+        items: Data of single items to keep.
+        share: Whether the answer shares the vectors of the languages that the unit is the first to encode.
+        revision: Revision of the model.
+        unit: The unit.
+        shared: Vectors that other units have encoded.
+
+    Returns:
+        mteb's result of the subsets or None, the reason of a failure, and outcomes of items, an array per subset.
+    """
     import ray
 
-    return str(ray.get_runtime_context().get_node_id())
-
-
-def _score(
-    unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, *shared: SharedVectors
-) -> tuple[Scored, SharedVectors | None]:
-    """In a worker: score a unit with the vectors of other machines; returns those that it encoded first, too."""
-    store, node = open_store(), _node()
-    for vectors in shared:
-        if vectors.node != node:
-            vectors.copy_to(store)
-    recording = RecordingStore(store)
-    scored = _scored(unit, cluster, given, items, recording if unit.gives else store, node)
-    return scored, recording.shared(node) if unit.gives else None
-
-
-def _scored(unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, store: Any, node: str) -> Scored:
-    """Score a unit in a folder of its own, where a second attempt on this machine resumes."""
+    store, node = NotingStore(open_store()), str(ray.get_runtime_context().get_node_id())
+    for machine, vectors in filter(None, shared):
+        if machine != node:
+            store.copy(vectors)
     task = get_task(Part(unit.task, splits=unit.splits))
     identify(task)
     task.hf_subsets = list(unit.subsets)
     if str(task.metadata.revision) != unit.data:
-        return Scored(None, f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text.")
+        error = f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text."
+        return Answer((None, error, {}))
     try:
-        encoder = load_encoder(unit.model, device=cluster.device, store=store, **given)
+        encoder = kept_encoder(revision, unit.model, device, **given)
     except Exception as error:
-        return Scored(None, one_line(error))
+        return Answer((None, one_line(error), {}))
+    encoder.raw.store = store  # type: ignore[assignment]
     meta = encoder.mteb_model_meta
     folder = cache_dir() / "units" / digest(meta.name, meta.revision, unit)[:32]
     cache = SafeResultCache(folder)
@@ -169,4 +90,31 @@ def _scored(unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, s
         with np.load(kept) as stored:
             arrays = dict(stored)
     shutil.rmtree(folder, ignore_errors=True)
-    return Scored(outcome.result, outcome.error, arrays)
+    return Answer((outcome.result, outcome.error, arrays), (node, store.noted()) if share and unit.gives else None)
+
+
+class NotingStore:
+    """A store that notes the keys of all vectors that it is asked for."""
+
+    def __init__(self, store: EmbeddingStore) -> None:
+        self._store = store
+        self._keys: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
+        self.note, self.put = store.note, store.put
+
+    def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[np.float32] | None]:
+        """As :meth:`EmbeddingStore.get`."""
+        self._keys[namespace] |= dict.fromkeys(keys)
+        return self._store.get(namespace, keys)
+
+    def noted(self) -> dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]:
+        """Keys and vectors (n, d) so far, by namespace."""
+        found = {name: zip(keys, self._store.get(name, [*keys]), strict=True) for name, keys in self._keys.items()}
+        known = {name: {key: row for key, row in pairs if row is not None} for name, pairs in found.items()}
+        return {name: ([*rows], np.stack([*rows.values()])) for name, rows in known.items() if rows}
+
+    def copy(self, vectors: dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]) -> None:
+        """Write the vectors of another machine that the store lacks."""
+        for namespace, (keys, rows) in vectors.items():
+            missing = [i for i, vector in enumerate(self._store.get(namespace, keys)) if vector is None]
+            if missing:
+                self.put(namespace, [keys[i] for i in missing], rows[missing])

@@ -1,6 +1,8 @@
 """Fills the second column of an index: resumable, checked by count and sample."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +47,25 @@ def mapped(maps: Maps, vectors: AnyFloats, codes: list[str], prompt: str | None 
     return maps.apply(np.asarray(vectors, np.float32), np.array(places))
 
 
-def fill(index: Index, convert: Convert) -> tuple[int, int]:
+def in_turn(function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterable[Any]:
+    """``function(common, item)`` of each item, in this process."""
+    return map(partial(function, common), items)
+
+
+def _converted(convert: Convert, rows: Rows) -> tuple[Rows, int, AnyFloats | None]:
+    """The usable rows, the number of all, and the vectors (n, m) of the second column unless there are none."""
+    chosen = rows.take(np.flatnonzero(rows.usable))
+    return chosen, len(rows.ids), np.asarray(convert(chosen), np.float32) if len(chosen.ids) else None
+
+
+def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in_turn) -> tuple[int, int]:
     """Write the second column; after an interruption, the rows that it lacks.
+
+    Args:
+        index: The index.
+        convert: Turns rows into vectors.
+        each: Yields ``function(common, item)`` of each item, in order, as
+            :meth:`~xalign_models.cluster.cluster.Cluster.map` does on a cluster.
 
     Returns:
         Number of rows, and how many of them have no vector that could be mapped.
@@ -55,14 +74,12 @@ def fill(index: Index, convert: Convert) -> tuple[int, int]:
         FileError: The second column differs from the first in its rows, or has vectors of other maps.
     """
     with live(total=index.count(), initial=index.written() or 0, desc="write", unit=" rows") as bar:
-        for rows in index.rows(missing=index.written() is not None):
-            chosen = rows.take(np.flatnonzero(rows.usable))
-            if len(chosen.ids):
-                vectors = np.asarray(convert(chosen), np.float32)
+        for chosen, count, vectors in each(_converted, convert, index.rows(missing=index.written() is not None)):
+            if vectors is not None:
                 if index.written() is None:
                     index.add(vectors.shape[1])
                 index.write(chosen.ids, vectors)
-            bar.update(len(rows.ids))
+            bar.update(count)
     total = skipped = 0
     wrong = f"{index.source}: {index.second} differs from the vectors that belong there; undo, and try again."
     for first, second in zip(index.rows(), index.rows(second=True), strict=True):

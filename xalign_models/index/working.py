@@ -12,7 +12,7 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
-from xalign_models.index.filling import fill, languages_of, mapped
+from xalign_models.index.filling import fill, in_turn, languages_of, mapped
 from xalign_models.index.forensics import encoded_again
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
@@ -67,12 +67,12 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
 
 def fix(
     index: Index, output: Path, model: str, method: str = "auto", *, lang: str | None = None, device: str | None = None,
-    corpus: str = "gettext", limit: int = 300, queries: Path | None = None,
+    corpus: str = "gettext", limit: int = 300, queries: Path | None = None, each: Any = in_turn,
 ) -> tuple[str, int, int]:  # fmt: skip
     """Write aligned vectors to the second column, and the model for queries to a folder; the same call resumes.
 
     The method ``auto`` is :func:`expecting.best`; ``corpus``, ``limit`` and ``queries`` are those of
-    :func:`expecting.expect`, and ``lang`` is the language of rows without one.
+    :func:`expecting.expect`, ``lang`` is the language of rows without one, and ``each`` is that of :func:`fill`.
 
     Returns:
         The method, the number of rows, and how many of them have no vector that could be mapped.
@@ -99,7 +99,7 @@ def fix(
     def convert(rows: Rows) -> AnyFloats:
         return mapped(maps, rows.vectors, languages_of(rows, lang), prompt)
 
-    return str(read_json(output / RECORD)["chosen"]), *fill(index, convert)
+    return str(read_json(output / RECORD)["chosen"]), *fill(index, convert, each)
 
 
 def _is_new(index: Index, output: Path, asked: dict[str, Any]) -> bool:
@@ -118,7 +118,7 @@ def _is_new(index: Index, output: Path, asked: dict[str, Any]) -> bool:
 
 def migrate(
     index: Index, output: Path, *, old: str, new: str, method: str = "affine", lang: str | None = None,
-    device: str | None = None,
+    device: str | None = None, each: Any = in_turn,
 ) -> tuple[dict[str, Any], int, int]:  # fmt: skip
     """Write vectors of a new model, predicted from the old ones, to the second column; the same call resumes.
 
@@ -145,7 +145,7 @@ def migrate(
     def predicted(rows: Rows) -> AnyFloats:
         return migration.apply(layers, normalise(rows.vectors))
 
-    total, skipped = fill(index, lambda rows: normalise(predicted(rows)))
+    total, skipped = fill(index, lambda rows: normalise(predicted(rows)), each)
     with (output / FIRST).open("w", encoding="utf-8") as file:
         for rows in index.rows():
             short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])

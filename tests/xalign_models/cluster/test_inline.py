@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,8 +21,9 @@ from tests.xalign_models.conftest import list_column
 from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
 from xalign_models import cluster as on_ray
 from xalign_models.backbones.raw import RawEncoder
+from xalign_models.cluster import running as driving
 from xalign_models.cluster import schedule
-from xalign_models.cluster.applying import write_parts
+from xalign_models.cluster.cluster import Span, report
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
@@ -46,7 +50,7 @@ class InlineRay:
     def __init__(self):
         self.done, self.lose = [], {}
         self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
-        self.nodes = itertools.cycle(["node-1"])
+        self.nodes_in_turn = itertools.cycle(["node-1"])
         self.before = lambda name: None
 
     def is_initialized(self):
@@ -59,58 +63,43 @@ class InlineRay:
         return SimpleNamespace(get_node_id=lambda: self.node)
 
     def remote(self, **options):
-        def wrap(thing):
-            if isinstance(thing, type):
-                return SimpleNamespace(remote=lambda *arguments: _Actor(self, thing(*arguments)))
-            return self._piece(thing, {"name": thing.__name__, **options})
+        return lambda function: SimpleNamespace(remote=lambda *arguments: self._begin(function, arguments))
 
-        return wrap
-
-    def kill(self, actor):
-        pass
+    def _begin(self, function, arguments):
+        work, *own = arguments[2:]
+        unit = next((one for one in own if isinstance(one, schedule.Unit)), None)
+        name = f"{unit.task} {Path(unit.model).name}" if unit else getattr(work, "__name__", "")
+        needs = [one for one in arguments if isinstance(one, _Ref)]
+        piece = SimpleNamespace(function=function, arguments=arguments, name=name, needs=needs, value=None, lost=False)
+        return [_Ref(piece, 0), _Ref(piece, 1)]
 
     def put(self, value):
         return value
 
-    def _piece(self, function, options):
-        def begin(*arguments):
-            values = lambda: [self._value(one) if isinstance(one, _Ref) else one for one in arguments]  # noqa: E731
-            piece = SimpleNamespace(call=lambda: function(*values()), **options)
-            count = options.get("num_returns", 1)
-            return _Ref(piece) if count == 1 else [_Ref(piece, i) for i in range(count)]
-
-        return SimpleNamespace(
-            remote=begin,
-            options=lambda **more: self._piece(function, {**options, **more}),
-        )
+    def nodes(self):
+        return ["node-1", "node-2"]
 
     def wait(self, refs, num_returns):
-        return [refs[-1]], refs[:-1]
+        able = [ref for ref in refs if all(need.piece.value or need.piece.lost for need in ref.piece.needs)]
+        return able[-1:], refs
 
     def get(self, ref):
         piece = ref.piece
-        self.done.append(piece.name)
-        self.node = next(self.nodes)
-        if self.lose.pop(piece.name, False):
+        piece.lost = any(need.piece.lost for need in piece.needs)
+        if not piece.lost:
+            self.done.append(piece.name)
+            self.node = next(self.nodes_in_turn)
+            piece.lost = self.lose.pop(piece.name, False)
+        if piece.lost:
             raise RuntimeError
         self.before(piece.name)
-        piece.value = piece.call()
-        return self._value(ref)
-
-    def _value(self, ref):
-        return ref.piece.value if ref.index is None else ref.piece.value[ref.index]
-
-
-class _Actor:
-    def __init__(self, ray, inner):
-        self.ray, self.inner = ray, inner
-
-    def __getattr__(self, method):
-        return self.ray._piece(getattr(self.inner, method), {"name": method})
+        values = [one.piece.value[one.index] if isinstance(one, _Ref) else one for one in piece.arguments]
+        piece.value = piece.function(*values)
+        return piece.value[ref.index]
 
 
 class _Ref:
-    def __init__(self, piece, index=None):
+    def __init__(self, piece, index):
         self.piece, self.index = piece, index
 
 
@@ -149,8 +138,8 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     found = run(models, workdir / "out")
     # Three languages are three pairs of both directions: the first brings two, the second one. Of the two saved
     # models, which share their vectors, the other one waits for that. The plain directory has vectors of its own.
-    leader, follower, plain = (f"OwnParallel xalign/{name}__tiny" for name in ("centered", "procrustes", "plain"))
-    assert sorted(inline.done) == sorted(["fit", *[leader] * 3, *[follower] * 3, "fit", *[plain] * 3])
+    leader, follower, plain = (f"OwnParallel {Path(models[i]).name}" for i in (1, 2, 0))
+    assert sorted(inline.done) == sorted([*["open_models"] * 2, *[leader] * 3, *[follower] * 3, *[plain] * 3])
     assert inline.done.index(leader) < inline.done.index(follower)
     with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
         local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
@@ -172,15 +161,54 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
 
 
 def test_a_run_does_only_what_is_missing(inline, models, workdir):
-    inline.lose["OwnParallel xalign/centered__tiny"] = True  # the first of its three units
+    inline.lose["OwnParallel centered"] = True  # the first of its three units
     first = {one.model: one for one in run(models, workdir / "out")}
     assert "was lost 4 times" in first["xalign/centered__tiny"].error
     assert first["xalign/procrustes__tiny"].result is not None
     inline.done.clear()
     second = {one.model: one for one in run(models, workdir / "out")}
-    assert inline.done == ["fit", "OwnParallel xalign/centered__tiny", "fit"]
+    assert sorted(inline.done) == ["OwnParallel centered", "open_models", "open_models"]
     assert [one.fresh for one in second.values()].count(True) == 1
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
+
+
+def test_units_that_waited_for_a_lost_one_encode_for_themselves(inline, models, workdir):
+    inline.lose["OwnParallel tiny"] = True
+    found = run(models[:1], workdir / "out", most=1000)
+    (one,) = found
+    assert "was lost 4 times" in one.error
+    (score_file,) = (workdir / "out").rglob("OwnParallel.json")
+    (rows,) = json.loads(score_file.read_text())["scores"].values()
+    assert len(rows) == 4  # all pairs but the one of the lost unit, in both directions
+
+
+def test_a_worker_with_another_model_is_refused(inline, tiny_model, workdir, models):
+    copy = workdir / "changing"
+    shutil.copytree(tiny_model, copy)
+
+    def change(name):
+        if name.startswith("OwnParallel"):
+            config = json.loads((copy / "config.json").read_text())
+            (copy / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
+
+    inline.before = change
+    (found,) = run([str(copy)], workdir / "out")
+    assert "is not the driver's; give all machines one model" in found.error
+
+
+def test_the_last_line_says_how_long_workers_waited():
+    """Two workers, from 0 and 1 s to 10 s; the first pauses for a second, the second ends two before the end."""
+    first, second = ("node", 1), ("node", 2)
+    spans = [Span(first, 0, 4), Span(second, 1, 8), Span(first, 5, 10)]
+    assert report(spans) == "Workers: 2, units: 3. The workers waited 15.8% of their 19.0 s."
+
+
+def test_a_run_tells_its_last_line_once(inline, models, workdir):
+    told = []
+    cluster = on_ray.Cluster(device="cpu", tell=told.append)
+    list(on_ray.run(models[:1], ["OwnParallel"], workdir / "out", cluster, languages=None, most=2))
+    (line,) = told
+    assert line.startswith("Workers: 1, units: 5. ")  # two of them load the code
 
 
 @pytest.fixture
@@ -201,7 +229,7 @@ def written(monkeypatch, workdir):
 def test_a_result_that_grows_is_written_seldom_if_writing_is_slow(
     inline, models, workdir, written, rest, expected, monkeypatch
 ):
-    monkeypatch.setattr(schedule, "REST", rest)
+    monkeypatch.setattr(driving, "REST", rest)
     (found,) = run(models[:1], workdir / "out")
     assert written == expected
     assert len(found.result.scores["test"]) == 6
@@ -214,11 +242,11 @@ def test_a_result_that_grows_is_written_seldom_if_writing_is_slow(
 
 
 def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, written, monkeypatch):
-    monkeypatch.setattr(schedule, "REST", 10**9)
+    monkeypatch.setattr(driving, "REST", 10**9)
     get, calls = inline.get, itertools.count(1)
 
     def interrupted(ref):
-        if next(calls) == 4:  # the fit and two units are done
+        if next(calls) == 5:  # both workers have loaded the code, and two units are done
             raise KeyboardInterrupt
         return get(ref)
 
@@ -229,7 +257,7 @@ def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, w
     inline.get = get
     inline.done.clear()
     (found,) = run(models[:1], workdir / "out")
-    assert len(inline.done) == 2  # the fit and the unit that was not done
+    assert len(inline.done) == 3  # beside those that load the code, the unit that was not done
     assert len(found.result.scores["test"]) == 6
 
 
@@ -237,7 +265,7 @@ def test_each_text_is_encoded_on_one_machine_only(inline, models, workdir, monke
     """Two machines take turns, each with a store of its own; what the one lacks the other has sent."""
     from xalign_models.cluster import scoring
 
-    inline.nodes = itertools.cycle(["node-1", "node-2"])
+    inline.nodes_in_turn = itertools.cycle(["node-1", "node-2"])
     stores = {node: EmbeddingStore(workdir / node, 1 << 26) for node in ("node-1", "node-2")}
     monkeypatch.setattr(scoring, "open_store", lambda: stores[inline.node])
     encoded = []
@@ -271,7 +299,7 @@ def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_te
 def encode(inline, tiny_model, workdir):
     """Encodes texts in shards of 10: (vectors, shards that were encoded)."""
 
-    def run(texts, actors=2, shard=10):
+    def run(texts, shard=10):
         inline.done.clear()
         paths = on_ray.encode_corpus(
             str(tiny_model),
@@ -279,12 +307,11 @@ def encode(inline, tiny_model, workdir):
             "deu",
             workdir / "corpus",
             on_ray.Cluster(device="cpu"),
-            actors=actors,
             shard=shard,
         )
         vectors = np.concatenate([np.load(path, mmap_mode="r") for path in paths])
         np.testing.assert_array_equal(vectors, expected(texts, shard))
-        return inline.done.count("encode")
+        return inline.done.count("_encode")
 
     def expected(texts, shard):
         encoder = load_encoder(str(tiny_model), device="cpu")
@@ -304,37 +331,38 @@ def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
     assert not caplog.records
     assert encode(texts) == 2  # of a shorter corpus
     (record,) = caplog.records
-    assert "00000004.npy and what follows it is of a longer corpus; remove it" in record.message
-    assert encode(texts[::-1], actors=1) == 4
-    for lost in ("00000001.npy", "00000002.json"):
-        (workdir / "corpus" / lost).unlink()
+    assert re.search(r"00000004-\w{32}\.npy and what follows it is of a longer corpus; remove it", record.message)
+    assert encode(texts[::-1]) == 4
+    for lost in (workdir / "corpus").glob("0000000[12]-*.npy"):
+        lost.unlink()
     assert encode(texts[::-1]) == 2
 
 
 def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monkeypatch):
-    """Killed after the new vectors are there, and before it says of which texts: the old texts are not taken for it."""
+    """Killed before the new vectors are there: the old ones are not taken for those of the new texts."""
     from xalign_models.cluster import encoding
 
     old, new = [f"w{i}" for i in range(10)], [f"w{i}" for i in range(10, 20)]
     encode(old)
     with monkeypatch.context() as patch:
-        patch.setattr(encoding, "atomic_write_text", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(encoding, "atomic_file", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode(new)
-    assert encode(old) == 1
+    assert encode(old) == 0
+    assert encode(new) == 1
+    assert len(list((workdir / "corpus").glob("*.npy"))) == 1
 
 
 def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
-    arguments = {"language": "deu", "folder": workdir / "corpus", "cluster": on_ray.Cluster(device="cpu"), "actors": 1}
+    arguments = {"language": "deu", "folder": workdir / "corpus", "cluster": on_ray.Cluster(device="cpu")}
     on_ray.encode_corpus(models[0], ["w1"], **arguments, shard=10)
     with pytest.raises(ModelError, match="another model, shard"):
         on_ray.encode_corpus(models[1], ["w1"], **arguments, shard=20)
 
 
-@pytest.mark.parametrize(("options", "message"), [({"actors": 0}, "actors 0: at"), ({"shard": -1}, "shard -1: at")])
-def test_numbers_of_a_corpus_that_cannot_be(encode, options, message):
-    with pytest.raises(ModelError, match=f"{message} least 1"):
-        encode(["w1"], **options)
+def test_a_shard_without_a_text_is_refused(encode):
+    with pytest.raises(ModelError, match="shard -1: at least 1"):
+        encode(["w1"], shard=-1)
 
 
 def test_workers_write_the_parts_that_one_process_writes(inline, tmp_path, make_maps, monkeypatch):
@@ -343,11 +371,19 @@ def test_workers_write_the_parts_that_one_process_writes(inline, tmp_path, make_
     table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
     maps = load_maps(str(make_maps()))
-    on_cluster = partial(write_parts, on_ray.Cluster())
+    on_cluster = partial(on_ray.Cluster().map, applying.write_part)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out", lang_column="lang", run=on_cluster)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
-    assert inline.done == [f"part-{number:08d}.parquet" for number in (2, 1, 0)]
+    assert inline.done == ["write_part"] * 3
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+
+
+def test_values_come_in_the_order_of_the_items_which_are_read_as_needed(inline):
+    read, cluster = [], on_ray.Cluster()
+    values = cluster.map(pow, 2, (read.append(number) or number for number in range(20)))
+    assert next(values) == 1
+    assert len(read) == 8  # four for each of two workers, all of which this Ray does before the first one
+    assert list(values) == [2**number for number in range(1, 20)]
 
 
 def test_without_ray_it_says_how_to_get_it(models, monkeypatch):

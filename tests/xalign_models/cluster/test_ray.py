@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,9 @@ import pytest
 import xalign_models
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
-from xalign_models.cluster.applying import write_parts
 from xalign_models.evaluation import run as running
+from xalign_models.index import filling, working
+from xalign_models.index.base import open_index
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
@@ -199,11 +202,25 @@ def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_
     table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
     maps = load_maps(str(make_maps()))
-    run = lambda job, parts: write_parts(cluster, job, parts)  # noqa: E731
+    run = partial(cluster.map, applying.write_part)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out.parquet", lang_column="lang", run=run)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "whole"))
+
+
+def test_an_index_is_fixed_by_workers_as_by_one_process(cluster, place, models, write_text):
+    """The vectors of the second column come from workers, batch by batch, and are written in order."""
+    corpus = {"corpus": f"own:{write_text(place / 'index-fit', 60)}", "limit": 50}
+    rows = np.random.default_rng(2).standard_normal((500, 16)).astype(np.float32)
+    pairs = {}
+    for name, each in (("one", filling.in_turn), ("two", cluster.map)):
+        np.savez(place / f"{name}.npz", vectors=rows, lang=np.array([LANGUAGES[row % 3] for row in range(len(rows))]))
+        with closing(open_index(str(place / f"{name}.npz"))) as index:
+            working.fix(index, place / f"maps-{name}", models[0], "centered", each=each, **corpus)
+            pairs[name] = np.concatenate([part.vectors for part in index.read(second=True)])
+    np.testing.assert_array_equal(pairs["one"], pairs["two"])
+    assert not np.array_equal(pairs["one"], rows)
 
 
 def test_workers_have_the_plug_ins_of_the_command_line(cluster, apart, xalign, tiny_model, write_text, workdir):
@@ -218,10 +235,9 @@ def test_workers_have_the_plug_ins_of_the_command_line(cluster, apart, xalign, t
     assert (status, outcome["scored"], outcome["error"]) == (0, True, "")
 
 
-def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit(cluster, models, place):
-    """The last one: actors are processes of their own, and beside them Ray ends the workers that the others share."""
+def test_a_corpus_is_a_shards_encode_bit_for_bit(cluster, models, place):
     texts = [f"w{i % 97} w{i % 89} w{i % 7}" for i in range(230)]
-    arguments = {"language": "deu", "folder": place / "corpus", "cluster": cluster, "actors": 2, "shard": 50}
+    arguments = {"language": "deu", "folder": place / "corpus", "cluster": cluster, "shard": 50}
     paths = on_ray.encode_corpus(models[2], iter(texts), **arguments)
     encoder = load_encoder(models[2], device="cpu")
     assert [len(np.load(path)) for path in paths] == [50] * 4 + [30]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections import deque
 from contextlib import closing
 
 import numpy as np
@@ -73,6 +74,25 @@ def test_the_second_column_is_filled_and_removed_and_the_first_keeps_its_bits(st
     with closing(open_index(source, columns)) as index:
         assert content(index)[1].tobytes() == before.tobytes()
         assert index.written() is None
+
+
+def test_batches_that_a_cluster_reads_ahead_are_written_in_order(stored):
+    source, columns = stored(rows(COUNT))
+
+    def ahead(function, common, items):
+        waiting = deque()
+        for item in items:
+            waiting.append(function(common, item))
+            if len(waiting) > 3:
+                yield waiting.popleft()
+        yield from waiting
+
+    with closing(open_index(source, columns)) as index:
+        ids, before = content(index)
+        assert fill(index, rotated, ahead) == (COUNT, 0)
+        keys, second = content(index, second=True)
+        assert keys == ids
+        np.testing.assert_allclose(second, before @ ROTATION, atol=1e-5)
 
 
 def test_an_interrupted_run_resumes_where_it_stopped(stored):

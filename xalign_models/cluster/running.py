@@ -1,0 +1,228 @@
+"""``xalign run --engine ray``: models x tasks x subsets on the workers of a Ray cluster.
+
+The first model on a task encodes each language once, spread over the workers; other units follow in blocks.
+Each machine has its own store, and Ray's object store carries vectors between machines. The driver alone writes
+results, complete at any moment. A unit whose worker is lost is repeated elsewhere.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from mteb.abstasks import AbsTask
+from mteb.results import TaskResult
+
+from xalign_models.cluster.cluster import Answer, Cluster, Pool, WorkerLostError
+from xalign_models.cluster.schedule import MOST, Unit, plan
+from xalign_models.cluster.scoring import open_models, score
+from xalign_models.errors import XAlignError
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.models.names import find_spec, namespace
+from xalign_models.results.items import Level, full_folder, save_items
+
+PIECES = 4
+"""Units that languages are spread over, for each slot of the cluster: few, and yet no worker waits long."""
+REST = 10
+"""A growing result is written again after this many times the duration of the last write, to leave the driver time."""
+
+
+def run(
+    models: Sequence[str],
+    tasks: Sequence[str | AbsTask],
+    output: Path,
+    cluster: Cluster,
+    *,
+    languages: Collection[str] | None,
+    items: Level = "outcomes",
+    overrides: dict[str, Any] | None = None,
+    most: int = MOST,
+    plugins: Sequence[str] | None = None,
+) -> Iterator[Outcome]:
+    """Score models on tasks as :func:`xalign_models.evaluation.run.run` does, on a cluster.
+
+    Scores and files are the same, bit for bit on processors of one kind with as many threads as ``cluster.cpus``. Every
+    machine needs the package, ``XALIGN_DATA`` with the same text as the driver's, and the directories of the models.
+
+    The arguments are those of that function, and ``cluster``, the cluster and the resources of a unit; ``most``, the
+    maximum number of subsets of a unit whose texts are encoded already; and ``plugins``, files and modules that the
+    workers load from their machines, by default those of this process.
+
+    Yields:
+        One outcome per model and task, as soon as it is available.
+    """
+    given = dict(overrides or {})
+    if trusted := given.get("trust_remote_code"):
+        given["trust_remote_code"] = _absolute((trusted,) if isinstance(trusted, str) else trusted)
+    paths = _absolute(models)
+    names = {model: str(find_spec(model, **given).name) for model in paths}
+    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
+    families: dict[str, list[str]] = {}
+    for model in names:
+        families.setdefault(_family(model, given), []).append(model)
+    tasks_by_name = {task.metadata.name: task for task in chosen}
+    with cluster.pool(plugins) as pool, ExitStack() as at_end:
+        share = len(pool.ray.nodes()) > 1
+        scorer = partial(score, cluster.device, given, items, share)
+        driver = _Driver(pool, scorer, SafeResultCache(output), tasks_by_name, names, items, most)
+        at_end.callback(driver.save)  # also after an interruption
+        for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # without models, to load the code
+            pool.start(tuple(family), open_models, cluster.device, given, family)
+        for key, answer in pool.results():
+            yield from driver.close(key, answer) if isinstance(key, Unit) else driver.open(key, answer)
+
+
+def _absolute(models: Iterable[str]) -> list[str]:
+    return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
+
+
+def _family(model: str, given: dict[str, Any]) -> str:
+    """A key that models with the same vectors share."""
+    try:
+        return namespace(model, **given)
+    except XAlignError:  # a worker reports it
+        return model
+
+
+@dataclass
+class _Driver:
+    """The results of a run and its units, each of which Ray begins once the units that it waits for are done."""
+
+    pool: Pool[Any]
+    scorer: Callable[..., Answer]
+    cache: SafeResultCache
+    tasks: dict[str, AbsTask]
+    names: dict[str, str]
+    items: Level
+    most: int
+    results: dict[tuple[str, str], "Growing"] = field(default_factory=dict)
+    waiting: set[Unit] = field(default_factory=set)
+
+    def open(self, models: Sequence[str], answer: Any) -> Iterator[Outcome]:
+        """Start the units of models that share their vectors; yields the outcomes that need no unit."""
+        answers: list[Any] = [answer] * len(models) if isinstance(answer, Exception) else answer
+        for name, task in self.tasks.items():
+            givers, shared = dict[str, Unit](), dict[Unit, Any]()
+            for model, opened in zip(models, answers, strict=True):
+                try:
+                    if isinstance(opened, Exception):
+                        raise opened
+                    result = self.results[model, name] = Growing(self.cache, task, *opened, self.items)
+                except XAlignError as error:
+                    yield Outcome(self.names[model], name, None, error=str(error))
+                    continue
+                own, givers = plan(model, task, result.subsets, givers, PIECES * self.pool.slots, self.most)
+                result.units = {*own}
+                for unit, before in own.items():
+                    shared[unit] = self.start(unit, *map(shared.get, before))
+                self.waiting |= {unit for unit, before in own.items() if before}
+                if not own:
+                    yield result.outcome()
+
+    def start(self, unit: Unit, *shared: Any) -> Any:
+        """Start a unit; returns a reference to the vectors that it shares."""
+        return self.pool.start(unit, self.scorer, self.results[unit.model, unit.task].revision, unit, *shared)
+
+    def close(self, unit: Unit, answer: Any) -> Iterator[Outcome]:
+        """Record the result of a unit; yields the outcome of its model and task after their last unit."""
+        lost = isinstance(answer, WorkerLostError)
+        if lost and unit in self.waiting:  # the worker may have been that of a unit before it
+            self.waiting.remove(unit)
+            self.start(unit)
+            return
+        result = self.results[unit.model, unit.task]
+        result.close(unit, *((None, str(answer), {}) if lost else answer))
+        if not result.units:
+            yield result.outcome()
+
+    def save(self) -> None:
+        """Write all results that are not written yet."""
+        for result in self.results.values():
+            result.save()
+
+
+class Growing:
+    """The result of a model on a task; the driver alone writes it.
+
+    Args:
+        cache: The results.
+        task: The task, with the chosen subsets.
+        encoder: The model without its backbone.
+        hardware: Name of the workers' device.
+        level: Data of single items to keep.
+
+    Attributes:
+        revision: Revision of the model.
+        subsets: Subsets that the model can be scored on and has no score for.
+        units: Units that are not done yet.
+    """
+
+    def __init__(
+        self, cache: SafeResultCache, task: AbsTask, encoder: XAlignEncoder, hardware: str, level: Level
+    ) -> None:
+        self._cache, self._task, self._hardware, self._level = cache, task, hardware, level
+        self._meta, self._name = encoder.mteb_model_meta, task.metadata.name
+        self.revision = str(self._meta.revision)
+        by_subset = languages_of(task)
+        self._unfitted = tuple(encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]}))
+        self.subsets = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
+        self._error = "" if self.subsets else f"No subset can be scored: {encoder.refusal(self._unfitted)}."
+        cache.keep_only_usable(task, self._meta)
+        if have := self._result():
+            missing = {*chain.from_iterable(have.get_missing_evaluations(task).values())}
+            self.subsets = [subset for subset in self.subsets if subset in missing]
+        self.units: set[Unit] = set()
+        self._due, self._unsaved, self._items = 0.0, list[TaskResult](), dict[str, Any]()
+
+    def _result(self) -> TaskResult | None:
+        path = self._cache.path_of(self._name, self._meta)
+        return TaskResult.from_disk(path) if path.is_file() else None
+
+    def close(self, unit: Unit, result: TaskResult | None, error: str, items: dict[str, Any]) -> None:
+        """Record what :func:`score` has returned for a unit."""
+        self.units.remove(unit)
+        if result is None:
+            self._error = self._error or error
+        else:
+            self._unsaved.append(result)
+            self._items |= items
+        if not self.units or perf_counter() >= self._due:
+            self.save()
+
+    def save(self) -> None:
+        """Write the results that are not written yet."""
+        if not self._unsaved:
+            return
+        start, results, items = perf_counter(), self._unsaved, self._items
+        self._unsaved, self._items = [], {}
+        full = full_folder(self._cache.path_of(self._name, self._meta).parent)
+        self._cache.hardware = self._hardware
+        with self._cache.turn(self._name, self._meta):
+            before = self._result()
+            if items:
+                save_items(full, self._name, items)
+            self._cache.save_to_cache(merged([before, *results] if before else results), self._meta)
+            if self._level != "full":
+                remove_items(full, self._name)
+        now = perf_counter()
+        self._due = now + REST * (now - start)
+
+    def outcome(self) -> Outcome:
+        """The outcome, once all units are done."""
+        result = None if self._error else self._result()
+        fresh = bool(self.subsets) and not self._error
+        return Outcome(str(self._meta.name), self._name, result, fresh, self._unfitted, self._error)
+
+
+def merged(results: Sequence[TaskResult]) -> TaskResult:
+    """Merge results of one task, later ones first; by halves, since a merge takes as long as both have subsets."""
+    if len(results) == 1:
+        return results[0]
+    half = len(results) // 2
+    return merged(results[:half]).merge(merged(results[half:]))
