@@ -4,7 +4,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from benchmarks.devices import gpu_clocks, processor, revision, synchronise
-from benchmarks.roofline import peak_flops
+from benchmarks.roofline import model_flops, peak_flops
+from xalign_models.backbones import pipeline
+from xalign_models.backbones.raw import Counts, RawEncoder
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
 QUICK = {"bench_rows": 16, "bench_texts": 12, "bench_dims": "384", "bench_all_languages": 4}
@@ -141,18 +144,22 @@ def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]
     entry = {"fullname": request.node.nodeid, "name": request.node.name, "extra_info": info}
     with findings.open("a") as file:
         file.write(json.dumps(entry, default=str) + "\n")
-    numbers = [in_words(key, value) for key, value in info.items() if key not in before and np.isscalar(value)]
+    numbers = [in_words(key, value) for key, value in info.items() if key not in before]
     times = [f"{1e3 * benchmark.stats.stats.median:.3g} ms"] if benchmark.stats else []
-    with plugins.getplugin("capturemanager").global_and_fixture_disabled():
-        plugins.getplugin("terminalreporter").write_line(f"{request.node.name}: {', '.join([*times, *numbers])}")
+    if line := ", ".join(filter(None, [*times, *numbers])):
+        with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+            plugins.getplugin("terminalreporter").write_line(f"{request.node.name}: {line}")
 
 
 def in_words(key: str, value: Any) -> str:
-    """A number that a benchmark noted, with its name."""
+    """A number that a benchmark noted, with its name, or the least and the greatest of several; else nothing."""
+    name, numbers = key.replace("_", " "), np.asarray(value)
+    if numbers.dtype.kind not in "if" or not numbers.size:
+        return f"{name} {value}" if isinstance(value, str) else ""
     if key.endswith("bytes"):
-        return f"{key.removesuffix('_bytes').replace('_', ' ')} {value / 2**20:,.0f} MiB"
-    number = isinstance(value, (int, float, np.number))
-    return f"{key.replace('_', ' ')} {value:,.4g}" if number else f"{key.replace('_', ' ')} {value}"
+        name, numbers = name.replace("bytes", "MiB"), (numbers / 2**20).round()
+    ends = dict.fromkeys(f"{end:,.4g}" for end in (numbers.min(), numbers.max()))
+    return f"{name} {' to '.join(ends)}"
 
 
 @pytest.fixture
@@ -248,5 +255,34 @@ def report(note) -> Callable[..., None]:
              peak=peak, fraction_of_roofline=flops / seconds / peak, **info)  # fmt: skip
         if pairs:
             note(pairs_per_s=pairs / seconds)
+
+    return run
+
+
+@pytest.fixture
+def encode(compare, report, device) -> Callable[..., tuple[Counts, list[int]]]:
+    """Time our encoder against another way to encode texts with the same modules, and check that both agree.
+
+    The function that it gives returns the counts of one run, and the tokens of each distinct text.
+    """
+
+    def run(
+        modules: Sequence[nn.Module],
+        texts: list[str],
+        prompt: str,
+        theirs: Callable[[], Any],
+        against: str,
+        **info: Any,
+    ) -> tuple[Counts, list[int]]:
+        first, raw = modules[0], RawEncoder("", lambda: modules, device)
+        pair = compare(lambda: RawEncoder("", lambda: modules, device).encode(texts, prompt), theirs, against, 3)
+        largest, dtype = np.abs(pair.theirs).max(), first.model.dtype
+        tolerance = 1e-5 if dtype == torch.float32 else 0.05
+        np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=tolerance)
+        raw.encode(texts, prompt)
+        counts, lengths = raw.counts, pipeline.token_counts(first, list(dict.fromkeys(texts)), prompt)
+        report(device, pair.seconds, counts.real_tokens, model_flops(lengths, first), dtype=dtype,
+               useful_share=counts.real_tokens / counts.computed_tokens, **info)  # fmt: skip
+        return counts, lengths
 
     return run

@@ -8,11 +8,11 @@ from torch import nn
 from benchmarks import shapes
 from benchmarks.corpus import embedded_model, interface_texts
 from benchmarks.devices import every_device
-from benchmarks.roofline import model_flops
 from benchmarks.shapes import VOCABULARY, mixed_texts
-from xalign_models.backbones import packing, pipeline
+from xalign_models.backbones import packing
 from xalign_models.backbones.inputs import ENGLISH, prompted
 from xalign_models.backbones.raw import RawEncoder
+from xalign_models.generation.journal import batched
 
 BATCH = 32
 PROMPT = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'
@@ -21,8 +21,8 @@ PROMPT = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'
 def naive(model: nn.Module, tokenizer, texts: list[str], prompt: str) -> np.ndarray:
     """A straightforward loop over padded batches; the model has no head, so no logits are computed."""
     vectors = []
-    for start in range(0, len(texts), BATCH):
-        filled = [prompted(prompt, text) for text in texts[start : start + BATCH]]
+    for batch in batched(texts, BATCH):
+        filled = [prompted(prompt, text) for text in batch]
         inputs = tokenizer(filled, padding=True, padding_side="right", return_tensors="pt").to(model.device)
         with torch.inference_mode():
             states = model(**inputs).last_hidden_state
@@ -38,50 +38,43 @@ def random_lm(device, tmp_path) -> list[nn.Module]:
     return shapes.build(smollm2, tmp_path, device, torch.float32, num_hidden_layers=3, vocab_size=size)
 
 
-def run(modules, device, texts, prompt, compare, report, model):
-    """Time both sides, check that they agree, and count tokens."""
-    first = modules[0]
-    raw = RawEncoder("", lambda: modules, device)
-    pair = compare(
-        lambda: RawEncoder("", lambda: modules, device).encode(texts, prompt),
-        lambda: naive(first.model, first.tokenizer, texts, prompt),
-        "batches of 32 in the given order",
-        3,
-    )
-    largest = np.abs(pair.theirs).max()
-    exact = first.model.dtype == torch.float32
-    np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=1e-5 if exact else 0.05)
-    raw.encode(texts, prompt)
-    counts, lengths = raw.counts, pipeline.token_counts(first, texts, prompt)
-    padded = sum(len(batch) * max(batch) for batch in (lengths[i : i + BATCH] for i in range(0, len(lengths), BATCH)))
-    ours = counts.real_tokens / counts.computed_tokens  # above 1: the prompt's first tokens are computed once a batch
-    report(
-        device, pair.seconds, counts.real_tokens, model_flops(lengths, first), dtype=first.model.dtype, model=model,
-        useful_share=ours, useful_share_naive=sum(lengths) / padded,
-        peak_bytes=torch.cuda.max_memory_allocated() if device == "cuda" else None,
-    )  # fmt: skip
+@pytest.fixture
+def against_naive(device, encode, note):
+    """Times our encoder and a loop over padded batches, checks that they agree, and counts tokens."""
+
+    def run(modules: list[nn.Module], texts: list[str], model: str, prompt: str = PROMPT) -> None:
+        first = modules[0]
+        against = "batches of 32 in the given order"
+        _, lengths = encode(
+            modules, texts, prompt, lambda: naive(first.model, first.tokenizer, texts, prompt), against, model=model
+        )
+        padded = sum(len(batch) * max(batch) for batch in batched(lengths, BATCH))
+        note(useful_share_naive=sum(lengths) / padded)
+        if device == "cuda":
+            note(peak_bytes=torch.cuda.max_memory_allocated())
+
+    return run
 
 
 @every_device
-def test_mixed_lengths(device, random_lm, compare, report):
-    run(random_lm, device, mixed_texts(256), PROMPT, compare, report, "SmolLM2 shape L3, random weights")
+def test_mixed_lengths(random_lm, against_naive):
+    against_naive(random_lm, mixed_texts(256), "SmolLM2 shape L3, random weights")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["Qwen3-Embedding-0.6B", "Mistral-7B", "LLaMA-2-7B"])
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_shape(device, compare, report, tmp_path, name):
+def test_shape(device, against_naive, tmp_path, name):
     """Published shapes in bfloat16 with random weights."""
     modules = shapes.build(shapes.SHAPES[name], tmp_path, device, torch.bfloat16)
-    run(modules, device, mixed_texts(4096), PROMPT, compare, report, f"{name}, random weights")
+    against_naive(modules, mixed_texts(4096), f"{name}, random weights")
 
 
 @pytest.mark.parametrize("name", ["smollm2-135m-q4", "gemma-3-270m-q4"])
 @every_device
-def test_embedded_model(device, compare, report, name):
+def test_embedded_model(device, against_naive, name):
     """The real models on interface strings in twelve languages."""
-    modules = embedded_model(name, device, f"{name}-en-prompts")
-    run(modules, device, interface_texts(), ENGLISH, compare, report, name)
+    against_naive(embedded_model(name, device, f"{name}-en-prompts"), interface_texts(), name, ENGLISH)
 
 
 @pytest.mark.quick
