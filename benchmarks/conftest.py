@@ -1,23 +1,26 @@
 """Fixtures of the benchmarks: fixed threads, devices, interleaved comparisons, and numbers to note and print."""
 
 import json
-import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_limits
+from torch import nn
 
 from benchmarks.devices import gpu_clocks, processor, revision, synchronise
-from benchmarks.roofline import peak_flops
+from benchmarks.roofline import model_flops, peak_flops
+from xalign_models.backbones import pipeline
+from xalign_models.backbones.raw import Counts, RawEncoder
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
 QUICK = {"bench_rows": 16, "bench_texts": 12, "bench_dims": "384", "bench_all_languages": 4}
@@ -109,18 +112,6 @@ def cuda() -> str:
     return "cuda"
 
 
-@pytest.fixture
-def say(pytestconfig) -> Callable[[str], None]:
-    """Print a line at once."""
-    plugins = pytestconfig.pluginmanager
-
-    def write(line: str) -> None:
-        with plugins.getplugin("capturemanager").global_and_fixture_disabled():
-            plugins.getplugin("terminalreporter").write_line(line)
-
-    return write
-
-
 @pytest.fixture(scope="session")
 def findings(pytestconfig) -> Path:
     """The file for this run's numbers, emptied first."""
@@ -132,7 +123,10 @@ def findings(pytestconfig) -> Path:
 
 @pytest.fixture
 def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]:
-    """Put numbers beside a benchmark's times, after the device, threads, versions and revision that it ran with."""
+    """Put numbers beside a benchmark's times, after the device, threads, versions and revision that it ran with.
+
+    They are printed as the benchmark ends.
+    """
     where = request.getfixturevalue("device") if "device" in request.fixturenames else "cpu"
     on_gpu = where == "cuda" or "cuda" in request.fixturenames
     benchmark.extra_info.update(
@@ -144,10 +138,28 @@ def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]
         processor=processor(),
         revision=revision(),
     )
+    before = {**benchmark.extra_info}
     yield benchmark.extra_info.update
-    entry = {"fullname": request.node.nodeid, "name": request.node.name, "extra_info": benchmark.extra_info}
+    info, plugins = benchmark.extra_info, request.config.pluginmanager
+    entry = {"fullname": request.node.nodeid, "name": request.node.name, "extra_info": info}
     with findings.open("a") as file:
         file.write(json.dumps(entry, default=str) + "\n")
+    numbers = [in_words(key, value) for key, value in info.items() if key not in before]
+    times = [f"{1e3 * benchmark.stats.stats.median:.3g} ms"] if benchmark.stats else []
+    if line := ", ".join(filter(None, [*times, *numbers])):
+        with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+            plugins.getplugin("terminalreporter").write_line(f"{request.node.name}: {line}")
+
+
+def in_words(key: str, value: Any) -> str:
+    """A number that a benchmark noted, with its name, or the least and the greatest of several; else nothing."""
+    name, numbers = key.replace("_", " "), np.asarray(value)
+    if numbers.dtype.kind not in "if" or not numbers.size:
+        return f"{name} {value}" if isinstance(value, str) else ""
+    if key.endswith("bytes"):
+        name, numbers = name.replace("bytes", "MiB"), (numbers / 2**20).round()
+    ends = dict.fromkeys(f"{end:,.4g}" for end in (numbers.min(), numbers.max()))
+    return f"{name} {' to '.join(ends)}"
 
 
 @pytest.fixture
@@ -164,16 +176,10 @@ def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
             function()
             torch.cuda.synchronize()
         kernels = sorted(recorded.key_averages(), key=lambda kernel: -kernel.self_device_time_total)
-        total = sum(kernel.self_device_time_total for kernel in kernels)
-        rows = [
-            {
-                "kernel": kernel.key[:120],
-                "calls": kernel.count,
-                "ms": kernel.self_device_time_total / 1e3,
-                "share": kernel.self_device_time_total / total,
-            }
-            for kernel in kernels[:top]
-        ]
+        total, rows = sum(kernel.self_device_time_total for kernel in kernels), []
+        for kernel in kernels[:top]:
+            spent = kernel.self_device_time_total
+            rows.append({"kernel": kernel.key[:120], "calls": kernel.count, "ms": spent / 1e3, "share": spent / total})
         known = json.loads(path.read_text()) if path.is_file() else {}
         path.write_text(json.dumps({**known, request.node.name: rows}, indent=1) + "\n")
 
@@ -200,8 +206,8 @@ class Pair:
 
 
 @pytest.fixture
-def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
-    """Time two functions in turns in one process, so that both meet the same noise, and report the median ratio."""
+def compare(device, benchmark, note, pytestconfig) -> Callable[..., Pair]:
+    """Time two functions in turns in one process, so that both meet the same noise, and note the median ratio."""
 
     quick = pytestconfig.getoption("--quick")
 
@@ -211,9 +217,7 @@ def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
         synchronise(device)
         return result, time.perf_counter() - start, time.process_time() - work
 
-    def run(
-        label: str, ours: Callable[[], Any], theirs: Callable[[], Any], against: str, rounds: int = 5, **info: Any
-    ) -> Pair:
+    def run(ours: Callable[[], Any], theirs: Callable[[], Any], against: str, rounds: int = 5) -> Pair:
         rounds = min(rounds, 3) if quick else rounds
         alternative: list[tuple[Any, float, float]] = []
         own: list[tuple[Any, float, float]] = []
@@ -232,35 +236,53 @@ def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
         work = [b[2] / a[2] for a, b in pairs]
         seconds = statistics.median(a[1] for a, _ in pairs)
         pair = Pair(result, alternative[-1][0], seconds, statistics.median(ratios), statistics.median(work))
-        note(ratio=pair.ratio, ratios=ratios, processor_ratio=pair.work, processor_ratios=work, against=against, **info)
-        say(
-            f"{label} [{device}]: {1e3 * pair.seconds:.3g} ms, {pair.ratio:.2f}x as fast as {against} "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs; {pair.work:.2f}x by processor time)"
-        )
+        note(ratio=pair.ratio, against=against, ratios=ratios, processor_ratio=pair.work, processor_ratios=work)
         return pair
 
     return run
 
 
 @pytest.fixture
-def report(note, say) -> Callable[..., None]:
-    """Note and print a model's speed and the share of the device's measured peak that it reaches."""
+def report(note) -> Callable[..., None]:
+    """Note a model's speed and the share of the device's measured peak that it reaches."""
 
     def run(
-        label: str, device: str, seconds: float, *, tokens: int, flops: int, pairs: int = 0,
-        dtype: torch.dtype = torch.float32, **info: Any,
+        device: str, seconds: float, tokens: int, flops: int, *, pairs: int = 0, dtype: torch.dtype = torch.float32,
+        **info: Any,
     ) -> None:  # fmt: skip
         peak = peak_flops(device, dtype)
-        fraction = flops / seconds / peak
         note(dtype=str(dtype).removeprefix("torch."), tokens=tokens, tokens_per_s=tokens / seconds, flops=flops,
-             peak=peak, fraction_of_roofline=fraction, **info)  # fmt: skip
+             peak=peak, fraction_of_roofline=flops / seconds / peak, **info)  # fmt: skip
         if pairs:
             note(pairs_per_s=pairs / seconds)
-        if not math.isnan(seconds):
-            rows = f"{pairs / seconds:.1f} pairs/s, " if pairs else ""
-            say(
-                f"  {label}: {rows}{tokens / seconds:,.0f} real tokens/s; {fraction:.0%} of the "
-                f"{peak / 1e12:.2g} TFLOP/s measured"
-            )
+
+    return run
+
+
+@pytest.fixture
+def encode(compare, report, device) -> Callable[..., tuple[Counts, list[int]]]:
+    """Time our encoder against another way to encode texts with the same modules, and check that both agree.
+
+    The function that it gives returns the counts of one run, and the tokens of each distinct text.
+    """
+
+    def run(
+        modules: Sequence[nn.Module],
+        texts: list[str],
+        prompt: str,
+        theirs: Callable[[], Any],
+        against: str,
+        **info: Any,
+    ) -> tuple[Counts, list[int]]:
+        first, raw = modules[0], RawEncoder("", lambda: modules, device)
+        pair = compare(lambda: RawEncoder("", lambda: modules, device).encode(texts, prompt), theirs, against, 3)
+        largest, dtype = np.abs(pair.theirs).max(), first.model.dtype
+        tolerance = 1e-5 if dtype == torch.float32 else 0.05
+        np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=tolerance)
+        raw.encode(texts, prompt)
+        counts, lengths = raw.counts, pipeline.token_counts(first, list(dict.fromkeys(texts)), prompt)
+        report(device, pair.seconds, counts.real_tokens, model_flops(lengths, first), dtype=dtype,
+               useful_share=counts.real_tokens / counts.computed_tokens, **info)  # fmt: skip
+        return counts, lengths
 
     return run

@@ -24,7 +24,7 @@ def pool_of(questions: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @pytest.mark.parametrize("d", [384, 1024])
-def test_all_of_xquad_r(benchmark, note, say, d):
+def test_all_of_xquad_r(benchmark, note, d):
     """The whole task's scoring: counts, AP and the heat map's cells; the protocol's limit is three minutes."""
     queries, pool, targets = pool_of(QUESTIONS, d)
 
@@ -42,10 +42,6 @@ def test_all_of_xquad_r(benchmark, note, say, d):
     matrix, block, counts = 4 * QUESTIONS * CANDIDATES, 4 * POOL_BLOCK * CANDIDATES, 8 * targets.size
     gflops = mining_flops(QUESTIONS, CANDIDATES, d) / 1e9
     note(seconds=seconds, peak_bytes=peak, score_matrix_bytes=matrix, gflop_per_s=gflops / seconds, mean_ap=found[0])
-    say(
-        f"XQuAD-R's scoring, {QUESTIONS} x {CANDIDATES}, d={d}: {seconds:.1f} s, peak {peak / 2**20:.0f} MiB; "
-        f"the score matrix alone is {matrix / 2**20:.0f} MiB"
-    )
     assert 0 < found[0] < 1
     assert peak < 1.5 * block + 2 * counts
     assert seconds < 180
@@ -61,6 +57,5 @@ def test_against_scikit_learn(compare):
         np.put_along_axis(relevant, targets, True, axis=1)
         return [average_precision_score(*pair) for pair in zip(relevant, scores, strict=True)]
 
-    label = f"AP of {POOL_BLOCK} questions in a pool of {CANDIDATES}, d=384"
-    pair = compare(label, lambda: average_precision(target_counts(queries, pool, targets)), theirs, "scikit-learn", 3)
+    pair = compare(lambda: average_precision(target_counts(queries, pool, targets)), theirs, "scikit-learn", 3)
     np.testing.assert_allclose(pair.ours, pair.theirs, rtol=0, atol=1e-9)

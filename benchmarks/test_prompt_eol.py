@@ -8,11 +8,11 @@ from torch import nn
 from benchmarks import shapes
 from benchmarks.corpus import embedded_model, interface_texts
 from benchmarks.devices import every_device
-from benchmarks.roofline import model_flops
 from benchmarks.shapes import VOCABULARY, mixed_texts
-from xalign_models.backbones import packing, pipeline
+from xalign_models.backbones import packing
 from xalign_models.backbones.inputs import ENGLISH, prompted
 from xalign_models.backbones.raw import RawEncoder
+from xalign_models.generation.journal import batched
 
 BATCH = 32
 PROMPT = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'
@@ -21,8 +21,8 @@ PROMPT = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'
 def naive(model: nn.Module, tokenizer, texts: list[str], prompt: str) -> np.ndarray:
     """A straightforward loop over padded batches; the model has no head, so no logits are computed."""
     vectors = []
-    for start in range(0, len(texts), BATCH):
-        filled = [prompted(prompt, text) for text in texts[start : start + BATCH]]
+    for batch in batched(texts, BATCH):
+        filled = [prompted(prompt, text) for text in batch]
         inputs = tokenizer(filled, padding=True, padding_side="right", return_tensors="pt").to(model.device)
         with torch.inference_mode():
             states = model(**inputs).last_hidden_state
@@ -38,57 +38,48 @@ def random_lm(device, tmp_path) -> list[nn.Module]:
     return shapes.build(smollm2, tmp_path, device, torch.float32, num_hidden_layers=3, vocab_size=size)
 
 
-def run(modules, device, texts, prompt, compare, report, say, label):
-    """Time both sides, check that they agree, and count tokens."""
-    first = modules[0]
-    raw = RawEncoder("", lambda: modules, device)
-    pair = compare(
-        f"PromptEOL {label}, {len(texts)} texts",
-        lambda: RawEncoder("", lambda: modules, device).encode(texts, prompt),
-        lambda: naive(first.model, first.tokenizer, texts, prompt),
-        "batches of 32 in the given order",
-        3,
-    )
-    largest = np.abs(pair.theirs).max()
-    exact = first.model.dtype == torch.float32
-    np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=1e-5 if exact else 0.05)
-    raw.encode(texts, prompt)
-    counts, lengths = raw.counts, pipeline.token_counts(first, texts, prompt)
-    padded = sum(len(batch) * max(batch) for batch in (lengths[i : i + BATCH] for i in range(0, len(lengths), BATCH)))
-    ours = counts.real_tokens / counts.computed_tokens  # above 1: the prompt's first tokens are computed once a batch
-    say(f"  {counts.real_tokens} tokens, useful share {ours:.3f}, naive {sum(lengths) / padded:.3f}")
-    report(
-        label, device, pair.seconds, tokens=counts.real_tokens, flops=model_flops(lengths, first),
-        dtype=first.model.dtype, model=label, useful_share=ours, useful_share_naive=sum(lengths) / padded,
-        peak_bytes=torch.cuda.max_memory_allocated() if device == "cuda" else None,
-    )  # fmt: skip
+@pytest.fixture
+def against_naive(device, encode, note):
+    """Times our encoder and a loop over padded batches, checks that they agree, and counts tokens."""
+
+    def run(modules: list[nn.Module], texts: list[str], model: str, prompt: str = PROMPT) -> None:
+        first = modules[0]
+        against = "batches of 32 in the given order"
+        _, lengths = encode(
+            modules, texts, prompt, lambda: naive(first.model, first.tokenizer, texts, prompt), against, model=model
+        )
+        padded = sum(len(batch) * max(batch) for batch in batched(lengths, BATCH))
+        note(useful_share_naive=sum(lengths) / padded)
+        if device == "cuda":
+            note(peak_bytes=torch.cuda.max_memory_allocated())
+
+    return run
 
 
 @every_device
-def test_mixed_lengths(device, random_lm, compare, report, say):
-    run(random_lm, device, mixed_texts(256), PROMPT, compare, report, say, "SmolLM2 shape L3, random weights")
+def test_mixed_lengths(random_lm, against_naive):
+    against_naive(random_lm, mixed_texts(256), "SmolLM2 shape L3, random weights")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["Qwen3-Embedding-0.6B", "Mistral-7B", "LLaMA-2-7B"])
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_shape(device, compare, report, say, tmp_path, name):
+def test_shape(device, against_naive, tmp_path, name):
     """Published shapes in bfloat16 with random weights."""
     modules = shapes.build(shapes.SHAPES[name], tmp_path, device, torch.bfloat16)
-    run(modules, device, mixed_texts(4096), PROMPT, compare, report, say, f"{name}, random weights")
+    against_naive(modules, mixed_texts(4096), f"{name}, random weights")
 
 
 @pytest.mark.parametrize("name", ["smollm2-135m-q4", "gemma-3-270m-q4"])
 @every_device
-def test_embedded_model(device, compare, report, say, name):
+def test_embedded_model(device, against_naive, name):
     """The real models on interface strings in twelve languages."""
-    modules = embedded_model(name, device, f"{name}-en-prompts")
-    run(modules, device, interface_texts(), ENGLISH, compare, report, say, name)
+    against_naive(embedded_model(name, device, f"{name}-en-prompts"), interface_texts(), name, ENGLISH)
 
 
 @pytest.mark.quick
 @every_device
-def test_shared_prefix(device, random_lm, compare, note, say, monkeypatch):
+def test_shared_prefix(device, random_lm, compare, note, monkeypatch):
     """The template's first tokens, computed once per batch instead of once per text."""
     prompt = " ".join(f"w{i}" for i in range(12)) + " [TEXT] w4"
     raws = {least: RawEncoder("", lambda: random_lm, device) for least in (3, 10_000)}
@@ -98,11 +89,8 @@ def test_shared_prefix(device, random_lm, compare, note, say, monkeypatch):
         monkeypatch.setattr(packing, "MIN_SHARED", least)
         return raws[least].encode(texts, prompt)
 
-    pair = compare(
-        "shared prefix of 13 tokens", lambda: encode(3), lambda: encode(10_000), "computing it every time", 3
-    )
+    pair = compare(lambda: encode(3), lambda: encode(10_000), "computing it every time", 3)
     np.testing.assert_allclose(pair.ours, pair.theirs, atol=1e-3 * np.abs(pair.theirs).max())
     shares = {least: raw.counts.computed_tokens / raw.counts.real_tokens for least, raw in raws.items()}
     note(computed_share=shares[3])
-    say(f"  {shares[3]:.3f} of the tokens are computed")
     assert shares[3] < shares[10_000] == 1

@@ -48,13 +48,12 @@ def test_step(device, compare, report, tmp_path, shape, cached):
     weights = linear_weights(first.model)  # before LoRA is added
     ours, lengths = contrastive_step(first, device, cached)
     theirs, _ = contrastive_step(Transformer(str(tmp_path)), device, cached)
-    label = f"train {shape}, {CONFIG.batch_size} pairs, {'cached' if cached else 'in batch'}"
-    pair = compare(label, ours, theirs, "sentence-transformers' module", 3)
+    pair = compare(ours, theirs, "sentence-transformers' module", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4)
     largest = float(theirs.gradient().abs().max())
     torch.testing.assert_close(ours.gradient() / largest, theirs.gradient() / largest, rtol=0, atol=1e-4)
     flops = step_flops(lengths, first, weights, cached)
-    report(label, device, pair.seconds, tokens=sum(lengths), flops=flops, pairs=CONFIG.batch_size, model=shape)
+    report(device, pair.seconds, sum(lengths), flops, pairs=CONFIG.batch_size, model=shape)
 
 
 @pytest.mark.gpu
@@ -76,9 +75,8 @@ def test_step_of_a_shape(cuda, benchmark, report, profile, tmp_path, name, cache
     profile(timed)
     if benchmark.disabled:
         return
-    model = f"{name}, random weights"
     report(
-        f"train {model}, {CONFIG.batch_size} pairs, {'cached' if cached else 'in batch'}", cuda,
-        benchmark.stats.stats.median, tokens=sum(lengths), flops=step_flops(lengths, first, weights, cached),
-        pairs=CONFIG.batch_size, dtype=torch.bfloat16, model=model, peak_bytes=torch.cuda.max_memory_allocated(),
+        cuda, benchmark.stats.stats.median, sum(lengths), step_flops(lengths, first, weights, cached),
+        pairs=CONFIG.batch_size, dtype=torch.bfloat16, model=f"{name}, random weights",
+        peak_bytes=torch.cuda.max_memory_allocated(),
     )  # fmt: skip

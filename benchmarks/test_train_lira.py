@@ -58,15 +58,9 @@ def step_of(stage, rows: int):
     return step
 
 
-def report_rows(pair, note, say, rows, tokens):
-    note(rows_per_s=rows / pair.seconds, tokens_per_s=tokens / pair.seconds)
-    if not math.isnan(pair.seconds):
-        say(f"  {rows / pair.seconds:.1f} rows/s, {tokens / pair.seconds:.0f} real tokens/s")
-
-
 @pytest.mark.quick
 @every_device
-def test_arca(shape, module, compare, note, say):
+def test_arca(module, compare, note):
     texts = mixed_texts(BATCH * (1 + CANDIDATES))
     made = [texts[BATCH + i :: BATCH] for i in range(BATCH)]
     candidates = Candidates(made, torch.ones(BATCH, CANDIDATES, dtype=torch.bool), torch.zeros(BATCH, CANDIDATES, 3))
@@ -78,15 +72,14 @@ def test_arca(shape, module, compare, note, say):
         with onednn.Linear():
             return step()
 
-    label = f"LiRA stage 1, English path {shape}, {BATCH} texts of {CANDIDATES} candidates"
-    pair = compare(label, ours, step, "torch's linear layers", 3)
+    pair = compare(ours, step, "torch's linear layers", 3)
     assert math.isfinite(pair.ours)
-    report_rows(pair, note, say, BATCH, tokens_of(texts))
+    note(rows_per_s=BATCH / pair.seconds, tokens_per_s=tokens_of(texts) / pair.seconds)
 
 
 @pytest.mark.quick
 @every_device
-def test_lasr(shape, module, compare, note, say):
+def test_lasr(module, compare, note):
     texts = [TaggedText(text, "deu-Latn") for text in mixed_texts(4 * BATCH)]
     rated = [Rated(a, b, i % 6) for i, (a, b) in enumerate(zip(texts[:BATCH], texts[BATCH : 2 * BATCH], strict=True))]
     asked = [Search(a, b) for a, b in zip(texts[2 * BATCH : 3 * BATCH], texts[3 * BATCH :], strict=True)]
@@ -104,7 +97,7 @@ def test_lasr(shape, module, compare, note, say):
             stage.streams = Streams(module, texts)
             return step()
 
-    label = f"LiRA stage 2, English path {shape}, {BATCH} pairs and {BATCH} queries"
-    pair = compare(label, ours, theirs, "both paths in each step", 3)
+    pair = compare(ours, theirs, "both paths in each step", 3)
     assert math.isfinite(pair.ours)
-    report_rows(pair, note, say, 2 * BATCH, tokens_of(tagged.text for tagged in texts))
+    tokens = tokens_of(tagged.text for tagged in texts)
+    note(rows_per_s=2 * BATCH / pair.seconds, tokens_per_s=tokens / pair.seconds)

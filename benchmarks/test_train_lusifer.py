@@ -5,7 +5,9 @@ float32. The paper's shape takes about 100 GB. Memory is that of the activations
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+from weakref import finalize
 
 import pytest
 import torch
@@ -108,20 +110,19 @@ class Waiting(torch.autograd.graph.saved_tensors_hooks):
                 self.now += storage.nbytes()
                 self.most = max(self.most, self.now)
             self.held[key] = self.held.get(key, 0) + 1
-        return _Held(self, tensor, key)
+        held = _Held(tensor)
+        finalize(held, self._release, key, storage.nbytes())
+        return held
 
-    def release(self, key: int, size: int) -> None:
+    def _release(self, key: int, size: int) -> None:
         if key not in self.weights:
             self.held[key] -= 1
             self.now -= 0 if self.held[key] else size
 
 
+@dataclass(eq=False)
 class _Held:
-    def __init__(self, waiting: Waiting, tensor: torch.Tensor, key: int) -> None:
-        self.waiting, self.tensor, self.key = waiting, tensor, key
-
-    def __del__(self) -> None:
-        self.waiting.release(self.key, self.tensor.untyped_storage().nbytes())
+    tensor: torch.Tensor
 
 
 def step_of(model: nn.Module, loss: Callable[[], torch.Tensor], dtype: torch.dtype, device: str) -> Step:
@@ -143,29 +144,41 @@ def memory_of(step: Step, device: str) -> dict[str, int]:
     return most if device == "cpu" else {**most, "peak_memory": torch.cuda.max_memory_allocated()}
 
 
-def flops_of(lusifer: Lusifer, lengths: list[int], passes: int) -> int:
+def sizes_of(model: nn.Module) -> tuple[int, int, int]:
+    """The weights, layers and width of a transformer, for :func:`encode_flops`."""
+    return linear_weights(model), model.config.num_hidden_layers, model.config.hidden_size
+
+
+def flops_of(lusifer: Lusifer, lengths: list[int], passes: int, after: int | None = None) -> int:
     """FLOPs of some passes over texts: forward, and as much for the activations' gradient.
 
-    Frozen weights need no gradient, and LoRA's own work is small.
+    Frozen weights need no gradient, and LoRA's own work is small. ``after`` replaces the FLOPs of the language model.
     """
-    encoder, llm = lusifer.encoder.model.config, lusifer.llm.config
-    read = encode_flops(lengths, linear_weights(lusifer.encoder), encoder.num_hidden_layers, encoder.hidden_size)
+    read = encode_flops(lengths, *sizes_of(lusifer.encoder.model))
     mapped = encode_flops(lengths, linear_weights(lusifer.connector), 0, 0)
-    after = [length + 1 for length in lengths]
-    return passes * (
-        read + mapped + encode_flops(after, linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size)
-    )
+    after = encode_flops([length + 1 for length in lengths], *sizes_of(lusifer.llm)) if after is None else after
+    return passes * (read + mapped + after)
+
+
+def stage_two(
+    make, shape: str, device: str, dtype: torch.dtype, minis=(None,)
+) -> tuple[Lusifer, list[Step], list[int]]:
+    """A LUSIFER, a step of its second stage for each size of mini-batch, and the lengths of their texts."""
+    lusifer, _ = make("encoder", "llm", dtype=dtype)
+    model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
+    columns = pairs_of_texts(model, PAIRS[shape], device)
+    losses = [contrastive_loss(model, 0.05, mini) for mini in minis]
+    steps = [step_of(model, lambda loss=loss: loss(columns, None), dtype, device) for loss in losses]
+    return lusifer, steps, lengths_of(columns)
 
 
 @pytest.fixture
-def report_step(report, say, shape, device):
+def report_step(report, shape, device):
     """Report a step's speed and memory; ``flops`` are counted once, also where a text is encoded twice."""
 
-    def run(seconds: float, dtype: torch.dtype, pairs: int, tokens: int, flops: int, **memory: dict[str, int]) -> None:
-        held = {f"{key}_{side}": value for side, bytes_of in memory.items() for key, value in bytes_of.items()}
-        model = TRAINED[shape][0]
-        report(shape, device, seconds, tokens=tokens, flops=flops, pairs=pairs, dtype=dtype, model=model, **held)
-        say("  " + ", ".join(f"{key.replace('_', ' ')} {value / 2**20:.0f} MiB" for key, value in held.items()))
+    def run(seconds: float, dtype: torch.dtype, tokens: int, flops: int, **memory: dict[str, int]) -> None:
+        held = {f"{key}_{side}_bytes": value for side, bytes_of in memory.items() for key, value in bytes_of.items()}
+        report(device, seconds, tokens, flops, pairs=PAIRS[shape], dtype=dtype, model=TRAINED[shape][0], **held)
 
     return run
 
@@ -173,40 +186,28 @@ def report_step(report, say, shape, device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_stage_two_plain_and_cached(shape, device, compare, report_step, make, dtype):
     """Cached gradients encode twice and keep only one mini-batch's activations."""
-    lusifer, _ = make("encoder", "llm", dtype=dtype)
-    model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
-    pairs = PAIRS[shape]
-    columns = pairs_of_texts(model, pairs, device)
-    losses = [contrastive_loss(model, 0.05, mini) for mini in (None, pairs // 4)]
-    plain, cached = (step_of(model, lambda loss=loss: loss(columns, None), dtype, device) for loss in losses)
-    label = f"LUSIFER {shape}, stage 2, {pairs} pairs, {str(dtype).removeprefix('torch.')}"
-    pair = compare(label, plain, cached, f"cached gradients, {pairs // 4} at a time", 3)
+    quarter = PAIRS[shape] // 4
+    lusifer, (plain, cached), lengths = stage_two(make, shape, device, dtype, (None, quarter))
+    pair = compare(plain, cached, f"cached gradients, {quarter} at a time", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4 if dtype == torch.float32 else 0.1)
     if dtype == torch.float32:
         plain()
         expected = plain.gradient()
         cached()
         torch.testing.assert_close(cached.gradient(), expected, rtol=1e-3, atol=float(1e-4 * expected.abs().max()))
-    lengths = lengths_of(columns)
     memory = {"plain": memory_of(plain, device), "cached": memory_of(cached, device)}
     assert memory["cached"]["activations"] < memory["plain"]["activations"] / 2
-    report_step(pair.seconds, dtype, pairs, sum(lengths), flops_of(lusifer, lengths, 2), **memory)
+    report_step(pair.seconds, dtype, sum(lengths), flops_of(lusifer, lengths, 2), **memory)
 
 
 def test_stage_two_in_bfloat16(shape, device, compare, report_step, make):
     """Trained weights stay in float32; products are in bfloat16 on one side and float32 on the other."""
-    steps, pairs = [], PAIRS[shape]
-    for dtype in (torch.bfloat16, torch.float32):
-        lusifer, _ = make("encoder", "llm", dtype=dtype)
-        model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
-        columns = pairs_of_texts(model, pairs, device)
-        loss = contrastive_loss(model, 0.05)
-        steps.append(step_of(model, lambda loss=loss, columns=columns: loss(columns, None), dtype, device))
-    pair = compare(f"LUSIFER {shape}, stage 2, {pairs} pairs, bfloat16", *steps, "float32", 3)
+    lusifer, (half,), lengths = stage_two(make, shape, device, torch.bfloat16)
+    _, (single,), _ = stage_two(make, shape, device, torch.float32)
+    pair = compare(half, single, "float32", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=0.3)
-    lengths = lengths_of(columns)
     flops = flops_of(lusifer, lengths, 2)
-    report_step(pair.seconds, torch.bfloat16, pairs, sum(lengths), flops, both=memory_of(steps[0], device))
+    report_step(pair.seconds, torch.bfloat16, sum(lengths), flops, both=memory_of(half, device))
 
 
 @pytest.mark.quick
@@ -237,16 +238,12 @@ def test_stage_one(shape, device, compare, report_step, make):
         return writer(inputs_embeds=embeds, attention_mask=real, labels=labels).loss
 
     ours, theirs = Step(model, lambda: model(features)["loss"]), Step(model, padded)
-    pair = compare(f"LUSIFER {shape}, stage 1, {rows} rows", ours, theirs, "transformers' loss on padded rows", 3)
+    pair = compare(ours, theirs, "transformers' loss on padded rows", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4)
     read, written = (features[mask].sum(dim=1).tolist() for mask in ("attention_mask", "target_mask"))
     llm = lusifer.llm.config
     whole = [source + target + 2 for source, target in zip(read, written, strict=True)]
-    flops = flops_of(lusifer, read, 2) - 2 * encode_flops(
-        [length + 1 for length in read], linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size
-    )
-    flops += 2 * encode_flops(whole, linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size, causal=True)
+    flops = flops_of(lusifer, read, 2, encode_flops(whole, *sizes_of(lusifer.llm), causal=True))
     flops += 4 * sum(written) * llm.hidden_size * llm.vocab_size  # the head, where it is needed
-    tokens = sum(read) + sum(written)
     memory = {"ours": memory_of(ours, device), "theirs": memory_of(theirs, device)}
-    report_step(pair.seconds, torch.float32, rows, tokens, flops, **memory)
+    report_step(pair.seconds, torch.float32, sum(read) + sum(written), flops, **memory)

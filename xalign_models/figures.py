@@ -55,6 +55,13 @@ def canvas(
     return figure, axes
 
 
+def plot(title: str, x: str, y: str, **size: Any) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, their title and their labels; ``size`` as in :func:`canvas`."""
+    figure, ((axes,),) = canvas(**size)
+    describe(axes, title, x, y)
+    return figure, axes
+
+
 def look(index: int) -> dict[str, Any]:
     """Colour, marker and line style of the ``index``-th series; the first 28 differ pairwise in two of the three."""
     return {

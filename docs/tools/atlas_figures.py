@@ -3,7 +3,6 @@
 python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from xalign_models import figures
 from xalign_models.atlas import KINDS, Atlas, Column, load_atlas
@@ -29,10 +27,12 @@ from xalign_models.atlas.statistics import (
 )
 from xalign_models.atlas.table import short_revision
 from xalign_models.linalg.arrays import Float64, Mask
-from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups, short
+from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups
 
 FOLDER = Path(__file__).parents[1] / "atlas"
 HUBS = Path(__file__).parents[1] / "results" / "atlas_hubs.csv"
+LABELS = {"languages": "languages that the model names", "parameters": "parameters", "release_year": "release date"}
+"""Properties of models, and their names in figures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,22 +57,16 @@ class Measured:
         """The statistic's rank correlation with a property over multilingual models, with its interval."""
         clusters = [organisation(model) for model in self.names]
         result = association(self.of(about)[self.multilingual], self.values[self.multilingual], clusters)
-        if result is None:
-            return {}
-        fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
-        return {f"{name}.{field}": value for field, value in fields.items()}
+        return (
+            {f"{name}.{field.replace('models', 'n')}": value for field, value in vars(result).items()} if result else {}
+        )
 
     def distribution(self, name: str) -> dict[str, float]:
         """The number of multilingual models, and where the statistic lies in them."""
-        values = self.values[self.multilingual]
-        return {
-            f"{name}.models": len(values),
-            f"{name}.median": float(np.median(values)),
-            f"{name}.least": float(values.min()),
-            f"{name}.most": float(values.max()),
-            f"{name}.positive": int((values > 0).sum()),
-            f"{name}.organisations": len({organisation(model) for model in self.names}),
-        }
+        values, organisations = self.values[self.multilingual], set(map(organisation, self.names))
+        numbers = {"models": len(values), "median": np.median(values), "least": values.min(), "most": values.max()}
+        numbers |= {"positive": (values > 0).sum(), "organisations": len(organisations)}
+        return {f"{name}.{key}": float(value) for key, value in numbers.items()}
 
 
 def measure(task: str | Column, statistic: str, scale: float = 100) -> Measured:
@@ -118,14 +112,10 @@ def _hubs() -> dict[str, float]:
             table = part.pivot(index="model", columns="language", values=measure_)
             english = table["eng-Latn"]
             ranks = table.rank(axis=1, ascending=False, method="min")["eng-Latn"]
-            numbers |= {
-                f"{which}.models": len(table),
-                f"{which}.languages": table.shape[1],
-                f"{which}.{measure_}.median": float(english.median()),
-                f"{which}.{measure_}.below": int((english < table.median(axis=1)).sum()),
-                f"{which}.{measure_}.first": int((ranks == 1).sum()),
-                f"{which}.{measure_}.rank": float(ranks.median()),
-            }
+            below, first = (english < table.median(axis=1)).sum(), (ranks == 1).sum()
+            found = {"median": english.median(), "below": below, "first": first, "rank": ranks.median()}
+            numbers |= {f"{which}.{measure_}.{key}": float(value) for key, value in found.items()}
+            numbers |= {f"{which}.models": len(table), f"{which}.languages": table.shape[1]}
     return numbers
 
 
@@ -136,42 +126,18 @@ def draw() -> dict[str, Figure]:
         AssetError: The families of languages are unavailable.
     """
     with figures.styled():
-        return {
-            "directions": _directions(),
-            "rare": _rare(),
-            "breadth": _breadth(),
-            **draw_groups(load_atlas()),
-        }
+        return {"directions": _directions(), "rare": _rare(), "breadth": _breadth(), **draw_groups(load_atlas())}
 
 
-def _name(axis: Axes, model: str, x: float, y: float, *, left: bool = False) -> None:
-    """Mark a model's point and write its name beside it."""
-    axis.plot(x, y, "o", color=figures.COLOURS[1])
-    offset, side = ((-6, -3), "right") if left else ((6, -3), "left")
-    axis.annotate(short(model), (x, y), xytext=offset, textcoords="offset points", ha=side, fontsize=8, color="#444444")
-
-
-def _amounts(axis: Axes) -> None:
-    """Give the x axis a logarithmic scale with labels such as 118M."""
-
-    def amount(value: float, _: object = None) -> str:
-        return f"{value / 1e9:g}B" if value >= 1e9 else f"{value / 1e6:g}M" if value >= 1e6 else f"{value:g}"
-
-    axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(FuncFormatter(amount))
-
-
-def _against(axis: Axes, measured: Measured, about: str, names: Sequence[str] = (), **options: Any) -> None:
-    """Multilingual models' values against a property from the registry, those of ``names`` with their names."""
+def _against(axis: Axes, measured: Measured, about: str, **options: Any) -> None:
+    """Multilingual models' values against a property from the registry; parameters on a scale such as 118M, 1B."""
     x, y = measured.of(about)[measured.multilingual], measured.values[measured.multilingual]
     figures.draw_points(axis, x, y, **options)
     if about == "parameters":
-        _amounts(axis)
-        axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
-    places = zip(measured.names, x, y, strict=True)
-    points = [(short(model), a, b) for model, a, b in places if model in names and np.isfinite(a)]
-    axis.plot([x for _, x, _ in points], [y for _, _, y in points], "o", color=figures.COLOURS[1])
-    figures.name_points(axis, points)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1e9:g}B" if value >= 1e9 else f"{value / 1e6:g}M")
+        axis.xaxis.set_minor_formatter("")
+    axis.set_xlabel(LABELS[about])
 
 
 def _directions() -> Figure:
@@ -182,8 +148,12 @@ def _directions() -> Figure:
         100 * column.scores[np.ix_(rows, places, np.array([KINDS.index(kind)]))][:, :, 0].mean(axis=1)
         for kind in ("english_into", "english_from")
     )
-    order = np.argsort(into + leaving)
-    figure, ((axis,),) = figures.canvas(height=4.6)
+    order, title = (
+        np.argsort(into + leaving),
+        "English questions find passages in a language more often than the reverse",
+    )
+    labels = f"{len(order)} models, by their mean", "nDCG@10, mean of 121 languages (%)"
+    figure, axis = figures.plot(title, *labels, height=4.6)
     x = np.arange(len(order))
     axis.vlines(x, leaving[order], into[order], color="#bbbbbb", linewidth=1.2)
     figures.draw_points(axis, x, into[order], s=16, marker="o", label="question in English, passages in the language")
@@ -191,24 +161,16 @@ def _directions() -> Figure:
     figures.draw_points(axis, x, leaving[order], s=16, color=figures.COLOURS[1], marker="s", label=label)
     axis.legend(loc="upper left")
     axis.set_xticks([])
-    figures.describe(
-        axis,
-        "English questions find passages in a language more often than the reverse",
-        f"{len(order)} models, by their mean",
-        "nDCG@10, mean of 121 languages (%)",
-    )
     return figure
 
 
 def _rare() -> Figure:
-    columns = [column for column in load_atlas().columns if column.task == NTREX]
     figure, (axes,) = figures.canvas(1, 2, width=8.6, height=4.2, sharey=True)
-    for axis, about, label in zip(axes, ("parameters", "release_year"), ("parameters", "release date"), strict=True):
-        for index, column in enumerate(columns):
+    for axis, about in zip(axes, ("parameters", "release_year"), strict=True):
+        for index, column in enumerate(columns_of_task(NTREX)):
             look = {"color": figures.COLOURS[index], "marker": figures.MARKERS[index]}
             revision = f"text {short_revision(column.dataset_revision)}"
             _against(axis, measure(column, "low_resource_gap"), about, label=revision, **look)
-        axis.set_xlabel(label)
         figures.from_zero(axis)
     axes[0].set_ylabel("frequently less rarely named\nlanguages (points of F1)")
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
@@ -219,10 +181,8 @@ def _rare() -> Figure:
 def _breadth() -> Figure:
     evenness = measure(NTREX, "evenness", 1)
     figure, (axes,) = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
-    titles = {"languages": "languages that the model names", "parameters": "parameters", "release_year": "release date"}
-    for axis, (about, label) in zip(axes, titles.items(), strict=True):
+    for axis, about in zip(axes, LABELS, strict=True):
         _against(axis, evenness, about)
-        axis.set_xlabel(label)
         figures.from_zero(axis)
     axes[0].set_ylabel("evenness: worst tenth of the\nlanguages over all (no unit)")
     figure.suptitle("Models that name more languages are more even; size and date say less", fontsize=11)

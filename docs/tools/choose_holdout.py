@@ -7,10 +7,13 @@ from the whole table where a part fits dozens of times (first picks, languages);
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +24,7 @@ from xalign_models.atlas.choose import Wish, choose
 from xalign_models.atlas.factors import LEAST, MOST, SAME_TEXT, Cell, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.scores import Scores, estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.statistics import rank_groups
-from xalign_models.atlas.table import TASKS, PublishedModel
+from xalign_models.atlas.table import TASKS
 from xalign_models.languages import canonical
 
 OUTPUT = Path(__file__).parents[1] / "results" / "atlas_holdout.csv"
@@ -47,17 +50,14 @@ def without(atlas: Atlas, hides: Callable[[Column], np.ndarray]) -> Atlas:
 def pairs(atlas: Atlas, by: str, seed: int) -> Callable[[Column], np.ndarray]:
     """Hides a tenth of the pairs of models and languages, or of models and tasks with those of the same text."""
     rng = np.random.default_rng(seed)
-    models = {model: row for row, model in enumerate(sorted(atlas.models))}
     groups = {task: number for number, tasks in enumerate(task_groups(atlas)) for task in tasks}
-    languages = {
-        code: place for place, code in enumerate(sorted({c for column in atlas.columns for c in column.languages}))
-    }
+    models, languages = sorted(atlas.models), sorted({code for column in atlas.columns for code in column.languages})
     hidden = rng.random((len(models), len(languages) if by == "language" else len(groups))) < HIDDEN
 
     def hides(column: Column) -> np.ndarray:
-        rows = [models[model] for model in column.models]
+        rows = np.searchsorted(models, column.models)
         if by == "language":
-            return hidden[np.ix_(rows, [languages[code] for code in column.languages])][:, :, None]
+            return hidden[np.ix_(rows, np.searchsorted(languages, column.languages))][:, :, None]
         return hidden[rows, groups[column.task]][:, None, None]
 
     return hides
@@ -107,35 +107,31 @@ def simple(logits: np.ndarray) -> dict[str, np.ndarray]:
 
 def intervals(atlas: Atlas) -> Iterator[Row]:
     """How many 90% intervals of the table cover the whole measured score, and their median width in points."""
-    whole = scores_of(atlas)
-    found: list[tuple[str, str, str, bool, float]] = []
+    whole, found = scores_of(atlas), []
+    ages = np.array([(atlas.models[model].release_date or "") < "2025" for model in whole.models])
     for by in ("language", "task"):
         kept = estimate(without(atlas, pairs(atlas, by, 2)))
-        for kind in TASKS:
-            for code in whole.languages:
-                tasks = whole.count(kind, code)
-                if not tasks or code not in kept.place:
-                    continue
-                truth, guess = whole.row(kind, code), kept.row(kind, code)
-                held = (truth.measured == tasks) & (guess.measured < kept.count(kind, code))
-                for row in np.flatnonzero(held):
-                    date = atlas.models[whole.models[row]].release_date or ""
-                    age = "released before 2025" if date < "2025" else "released since 2025"
-                    named = "rarely named" if atlas.low_resource(code) else "often named"
-                    covers = guess.low[row] <= truth.score[row] <= guess.high[row]
-                    width = 100 * (guess.high[row] - guess.low[row])
-                    found.append((kind, named, age, bool(covers), float(width)))
-    table = pd.DataFrame(found, columns=["kind", "named", "age", "covers", "width"])
-    groups = [("all", table)]
-    for column, values in (
-        ("kind", TASKS), ("named", ("rarely named", "often named")),
-        ("age", ("released before 2025", "released since 2025")),
-    ):  # fmt: skip
-        groups += [(value, table[table[column] == value]) for value in values]
-    for name, part in groups:
+        for kind, code in product(TASKS, whole.languages):
+            tasks = whole.count(kind, code)
+            if not tasks or code not in kept.place:
+                continue
+            truth, guess = whole.row(kind, code), kept.row(kind, code)
+            columns = {"covers": covered(truth, guess), "width": 100 * (guess.high - guess.low), "old": ages}
+            held = (truth.measured == tasks) & (guess.measured < kept.count(kind, code))
+            found.append(pd.DataFrame(columns)[held].assign(kind=kind, rare=atlas.low_resource(code)))
+    table = pd.concat(found)
+    groups = {"all": table} | {kind: table[table["kind"] == kind] for kind in TASKS}
+    groups |= {"rarely named": table[table["rare"]], "often named": table[~table["rare"]]}
+    groups |= {"released before 2025": table[table["old"]], "released since 2025": table[~table["old"]]}
+    for name, part in groups.items():
         yield "intervals", name, "coverage", 100 * float(part["covers"].mean())
         yield "intervals", name, "width", float(part["width"].median())
         yield "intervals", name, "scores", len(part)
+
+
+def covered(truth: Any, guess: Any) -> np.ndarray:
+    """Whether the interval of each model (models,) has its true score."""
+    return (guess.low <= truth.score) & (truth.score <= guess.high)
 
 
 def table_without(atlas: Atlas, hides: Callable[[Column], np.ndarray], like: Scores) -> Atlas:
@@ -151,35 +147,28 @@ def first_picks(atlas: Atlas) -> Iterator[Row]:
         kept = replace(atlas, columns=tuple(column for column in atlas.columns if column.task not in group), table={})
         kept = with_table(kept, estimate(kept, like))
         scores = scores_of(kept)
-        for codes in SETS:
+        held = [column for column in atlas.columns if column.task in group]
+        for codes, kind in product(SETS, dict.fromkeys(column.kind for column in held)):
             wanted = tuple(map(canonical, codes.split(",")))
-            for kind in dict.fromkeys(column.kind for column in atlas.columns if column.task in group):
-                cases = [column for column in atlas.columns if column.task in group and column.kind == kind]
-                cases = [column for column in cases if 2 * len({*wanted} & {*column.languages}) >= len(wanted)]
-                if not cases or not any(scores.count(kind, code) for code in wanted if code in scores.place):
-                    continue
-                truth = max((task_scores(column, wanted) for column in cases), key=len)
-                if len(truth) >= FEWEST:
-                    orders = {"choose": [one.model for one in choose(kept, Wish(wanted, kind)).candidates]}
-                    orders |= baselines(kept, kind, wanted)
-                    losses.append((group[0], {name: loss(order, truth) for name, order in orders.items()}))
-    names = sorted({name for _, row in losses for name in row})
-    table = np.array([[row[name] for name in names] for _, row in losses])
-    mean = dict(zip(names, table.mean(axis=0), strict=True))
+            fits = (2 * len({*wanted} & {*column.languages}) >= len(wanted) for column in held)
+            cases = [column for column, fit in zip(held, fits, strict=True) if fit and column.kind == kind]
+            if not cases or not any(scores.count(kind, code) for code in wanted if code in scores.place):
+                continue
+            truth = max((task_scores(column, wanted) for column in cases), key=len)
+            if len(truth) >= FEWEST:
+                orders = {"choose": [one.model for one in choose(kept, Wish(wanted, kind)).candidates]}
+                orders |= baselines(kept, kind, wanted)
+                losses.append({"task": group[0]} | {name: loss(order, truth) for name, order in orders.items()})
+    table = pd.DataFrame(losses).set_index("task").sort_index(axis=1)
     yield "first pick", "all", "cases", len(table)
-    for name, column in zip(names, table.T, strict=True):
-        for measure, value in (("mean", mean[name]), ("median", np.median(column)), ("90%", np.quantile(column, 0.9))):
-            yield "first pick", name, measure, float(value)
-    best = min((name for name in names if name not in {"choose"}), key=mean.__getitem__)
-    gain = table[:, names.index("choose")] - table[:, names.index(best)]
-    tasks = np.array([task for task, _ in losses])
-    rng = np.random.default_rng(0)
-    distinct = np.unique(tasks)
-    draws = [
-        np.mean(np.concatenate([gain[tasks == task] for task in rng.choice(distinct, len(distinct))]))
-        for _ in range(2000)
-    ]
-    low, high = np.quantile(draws, (0.025, 0.975))
+    summary = {"mean": table.mean(), "median": table.median(), "90%": table.quantile(0.9)}
+    for name, (measure, values) in product(table.columns, summary.items()):
+        yield "first pick", name, measure, float(values[name])
+    best = summary["mean"].drop("choose").idxmin()
+    gain = table["choose"] - table[best]
+    of_task = gain.groupby("task").agg(["sum", "size"]).to_numpy()
+    drawn = of_task[np.random.default_rng(0).choice(len(of_task), (2000, len(of_task)))].sum(axis=1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     for measure, value in (("difference", gain.mean()), ("low", low), ("high", high)):
         yield "first pick", f"less {best}", measure, float(value)
 
@@ -204,11 +193,7 @@ def ranked_cells(atlas: Atlas) -> tuple[list[str], list[Cell], np.ndarray, np.nd
     """Models, cells, scores (models, cells), and each score's rank in its cell as a share."""
     models = sorted(atlas.models)
     cells, scores = cells_of(atlas.columns, models)
-    ranks = np.full(scores.shape, np.nan)
-    for place, column in enumerate(scores.T):
-        some = np.isfinite(column)
-        ranks[some, place] = rankdata(column[some]) / some.sum()
-    return models, cells, scores, ranks
+    return models, cells, scores, rankdata(scores, axis=0, nan_policy="omit") / np.isfinite(scores).sum(axis=0)
 
 
 def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, list[str]]:
@@ -216,7 +201,7 @@ def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, 
     models, cells, scores, ranks = ranked_cells(atlas)
     of_kind = np.array([cell.kind == kind for cell in cells])
     spoken = np.array([cell.language in languages for cell in cells])
-    about: list[PublishedModel] = [atlas.models[model] for model in models]
+    about = [atlas.models[model] for model in models]
     values = {
         "percentile, kind and languages": _mean(ranks[:, of_kind & spoken]),
         "percentile, kind": _mean(ranks[:, of_kind]),
@@ -231,8 +216,7 @@ def baselines(atlas: Atlas, kind: str, languages: tuple[str, ...]) -> dict[str, 
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    some = np.isfinite(values)
-    return np.where(some.any(axis=1), np.where(some, values, 0).sum(axis=1) / np.maximum(some.sum(axis=1), 1), -1)
+    return np.ma.masked_invalid(values).mean(axis=1).filled(-1)
 
 
 def languages(atlas: Atlas) -> Iterator[Row]:
@@ -240,47 +224,29 @@ def languages(atlas: Atlas) -> Iterator[Row]:
     like = whole = scores_of(atlas)
     codes = [code for code in whole.languages if any(whole.count(kind, code) for kind in TASKS)]
     fold = dict(zip(codes, np.random.default_rng(3).integers(0, 10, len(codes)), strict=True))
-    lost: dict[str, list[tuple[float, float]]] = {kind: [] for kind in TASKS}
-    errors: dict[str, list[tuple[float, bool]]] = {kind: [] for kind in TASKS}
+    lost: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    errors: dict[str, list[np.ndarray]] = defaultdict(list)
     for part in range(10):
         out = [code for code in codes if fold[code] == part]
-        kept = table_without(
-            atlas,
-            lambda column, out=out: np.array([code in out for code in column.languages])[None, :, None],
-            like,
-        )
+        kept = table_without(atlas, lambda column, out=out: np.isin(column.languages, out)[None, :, None], like)
         scores = scores_of(kept)
-        for kind in TASKS:
-            average = baselines(kept, kind, ())["percentile, kind"]
-            for code in out:
-                if code not in scores.place or not whole.count(kind, code):
-                    continue
-                truth, guess = whole.row(kind, code), scores.row(kind, code)
-                done = truth.measured == whole.count(kind, code)
-                true = {whole.models[row]: float(truth.score[row]) for row in np.flatnonzero(done)}
-                if len(true) < FEWEST:
-                    continue
+        averages = {kind: baselines(kept, kind, ())["percentile, kind"] for kind in TASKS}
+        for kind, code in product(TASKS, out):
+            if code not in scores.place or not whole.count(kind, code):
+                continue
+            truth, guess = whole.row(kind, code), scores.row(kind, code)
+            done = truth.measured == whole.count(kind, code)
+            true = {whole.models[row]: float(truth.score[row]) for row in np.flatnonzero(done)}
+            if len(true) >= FEWEST:
                 ranked = [scores.models[row] for row in np.argsort(-guess.low, kind="stable")]
-                lost[kind].append((loss(ranked, true), loss(average, true)))
-                errors[kind] += [
-                    (
-                        100 * abs(float(guess.score[row] - truth.score[row])),
-                        bool(guess.low[row] <= truth.score[row] <= guess.high[row]),
-                    )
-                    for row in np.flatnonzero(done)
-                ]
-    for kind in TASKS:
-        if lost[kind]:
-            ours, theirs = np.mean(lost[kind], axis=0)
-            error, covered = np.mean(errors[kind], axis=0)
-            for measure, value in (
-                ("languages", len(lost[kind])),
-                ("points lost", ours),
-                ("by percentile, kind", theirs),
-                ("error", error),
-                ("coverage", 100 * covered),
-            ):
-                yield "new language", kind, measure, float(value)
+                lost[kind].append((loss(ranked, true), loss(averages[kind], true)))
+                error = np.abs(guess.score - truth.score)
+                errors[kind].append(100 * np.stack([error, covered(truth, guess)])[:, done])
+    for kind in filter(lost.__contains__, TASKS):
+        names = "points lost", "by percentile, kind", "error", "coverage"
+        values = *np.mean(lost[kind], axis=0), *np.concatenate(errors[kind], axis=1).mean(axis=1)
+        for measure, value in zip(("languages", *names), (len(lost[kind]), *values), strict=True):
+            yield "new language", kind, measure, float(value)
 
 
 def other_revisions(atlas: Atlas) -> Iterator[Row]:
@@ -289,17 +255,13 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
     cases = []
     for task, count in (("NTREXBitextMining", 4), ("BelebeleRetrieval", 3), ("IN22GenBitextMining", 3)):
         column = next(c for c in atlas.columns if c.task == task and c.label not in main)
-        english = column.scores[:, :, 1:3]
-        whole = np.flatnonzero(np.isfinite(english).sum(axis=(1, 2)) == np.isfinite(english).any(axis=0).sum())
+        known = np.isfinite(column.scores[:, :, 1:3])
+        whole = np.flatnonzero(known.sum(axis=(1, 2)) == known.any(axis=0).sum())
         for row in rng.choice(whole, count, replace=False):
             places = [place for place, code in enumerate(column.languages) if code != "eng-Latn"]
             cases.append((column, column.models[row], column.languages[rng.choice(places)]))
-    chosen = {model for _, model, _ in cases}
-    tasks = {column.task for column, *_ in cases}
-    kept = without(
-        atlas,
-        lambda column: np.array([column.task in tasks and model in chosen for model in column.models])[:, None, None],
-    )
+    chosen, tasks = [model for _, model, _ in cases], {column.task for column, *_ in cases}
+    kept = without(atlas, lambda of: (np.isin(of.models, chosen) & (of.task in tasks))[:, None, None])
     models = sorted(atlas.models)
     cells, scores = cells_of(kept.columns, models)
     factors = fit(logit(scores))
@@ -308,14 +270,9 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
     table = scores_of(atlas)
     hits, gaps = [], []
     for column, model, code in cases:
-        place = next(
-            p
-            for p, cell in enumerate(cells)
-            if cell.task == column.task and cell.column in main and cell.language == code
-        )
-        pairing = cells[place].pairing
-        at = column.languages.index(code)
-        own = [kind for kind in ((0,), (1, 2), (3, 4))[pairing] if column.counts[at, kind] > 0]
+        found = (cell.task == column.task and cell.column in main and cell.language == code for cell in cells)
+        place, at = [*found].index(True), column.languages.index(code)
+        own = [kind for kind in ((0,), (1, 2), (3, 4))[cells[place].pairing] if column.counts[at, kind] > 0]
         truth = float(column.scores[column.row[model], at, own].mean())
         row, width = models.index(model), table.scales[TASKS.index(column.kind)]
         ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
@@ -332,10 +289,8 @@ def equal_models(_: Atlas) -> Iterator[Row]:
     """How often 30 equal models on 120 languages are split into several rank groups."""
     rng = np.random.default_rng(5)
     names = [f"m{number}" for number in range(30)]
-    split = [
-        rank_groups(names, rng.normal(size=(1, 120)) + rng.normal(0, 0.5, (30, 120)), draws=10)[-1].group > 1
-        for _ in range(400)
-    ]
+    tables = (rng.normal(size=(1, 120)) + rng.normal(0, 0.5, (30, 120)) for _ in range(400))
+    split = [rank_groups(names, table, draws=10)[-1].group > 1 for table in tables]
     yield "equal models", "all", "split", 100 * float(np.mean(split))
 
 
@@ -347,10 +302,9 @@ def main() -> None:
     atlas = load_atlas()
     rows = []
     parts = [part for part in PARTS if part.__name__ in sys.argv[1:]] or PARTS
-    for part in parts:
-        for row in part(atlas):
-            print(*row[:3], f"{row[3]:.2f}", sep="\t", flush=True)
-            rows.append((*row[:3], f"{row[3]:.2f}"))
+    for *labels, value in chain.from_iterable(part(atlas) for part in parts):
+        rows.append((*labels, f"{value:.2f}"))
+        print(*rows[-1], sep="\t", flush=True)
     if parts is PARTS:
         columns = ["part", "of", "measure", "value"]
         pd.DataFrame(rows, columns=columns).to_csv(OUTPUT, index=False, lineterminator="\n")

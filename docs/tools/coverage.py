@@ -6,12 +6,14 @@ percentile bootstrap. ``xalign_models.results.intervals.FEWEST`` is the number o
 method covers the truth in 93% to 97% of the trials of every design.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from scipy.stats import t
 
 from docs.tools.sources import ROOT
 from xalign_models.results.intervals import Sample, estimate
@@ -97,8 +99,6 @@ def truth(design: Design) -> float:
 
 def student(means: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Student's interval of the mean over languages, from their means (L,)."""
-    from scipy.stats import t
-
     return t.interval(1 - ALPHA, len(means) - 1, means.mean(), means.std(ddof=1) / np.sqrt(len(means)))  # type: ignore[no-any-return]
 
 
@@ -132,13 +132,12 @@ def coverage(design: Design, count: int, trials: int, *, compared: int = COMPARE
 
 def main(trials: int = 3000) -> None:
     """Write the table."""
-    with TABLE.open("w", encoding="utf-8", newline="", buffering=1) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow((*asdict(DESIGNS[0]), "languages", "method", "coverage"))
-        for design in DESIGNS:
-            for count in LANGUAGES:
-                for method, percent in coverage(design, count, trials).items():
-                    writer.writerow((*asdict(design).values(), count, method, f"{percent:.2f}"))
+    rows = [
+        {**asdict(design), "languages": count, "method": method, "coverage": f"{percent:.2f}"}
+        for design, count in product(DESIGNS, LANGUAGES)
+        for method, percent in coverage(design, count, trials).items()
+    ]
+    pd.DataFrame(rows).to_csv(TABLE, index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

@@ -97,10 +97,8 @@ def rates(items: int, languages: int, churn: float, shared: float, reports: int)
     cell = {"items": items, "languages": languages, "churn": 100 * churn, "shared": shared}
     for former in (False, True):
         percent = {name: 100 * np.concatenate(seen[former, name], axis=1).mean(axis=1) for name in FALLS}
-        (_, _, wrong_fail), (passes, mean_passes, _) = percent["edge"], percent["same"]
-        wrong_pass = _wrong_pass((items, languages, churn, shared), former)
-        found = {"wrong_pass": wrong_pass, "wrong_fail": wrong_fail, "passes": passes, "mean_passes": mean_passes}
-        found |= {"finds": percent["fallen"][2]}
+        found = {"wrong_pass": _wrong_pass((items, languages, churn, shared), former), "wrong_fail": percent["edge"][2]}
+        found |= {"passes": percent["same"][0], "mean_passes": percent["same"][1], "finds": percent["fallen"][2]}
         yield {"rule": "former" if former else "score", **cell, **{key: round(v, 2) for key, v in found.items()}}
 
 

@@ -6,7 +6,9 @@ from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
-from docs.tools.sources import ANALYSES, ROOT, analysis, records
+import pandas as pd
+
+from docs.tools.sources import ANALYSES, ROOT, analysis
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.results.reading import Results, read_results
 from xalign_models.tables.formats import to_markdown
@@ -41,16 +43,15 @@ def figure(target: Path) -> None:
     from xalign_models.figures import COLOURS, MARKERS, canvas, styled
     from xalign_models.languages import display_name
 
-    points = [row for row in records(f"{ANALYSES}/scatter-points.csv") if row["projection"] == "PCA"]
+    points = pd.read_csv(ROOT / ANALYSES / "scatter-points.csv").query("projection == 'PCA'")
     titles = {f"xalign/plain__{SHOWN}": "before", f"xalign/lsar__{SHOWN}": "after LSAR"}
-    languages = sorted({row["language"] for row in points})
     with styled():
         drawing, axes = canvas(1, 2, width=8.3, height=3.9)
         for axis, (model, title) in zip(axes[0], titles.items(), strict=True):
-            for language, colour, marker in zip(languages, COLOURS, MARKERS, strict=False):
-                rows = [row for row in points if (row["model"], row["language"]) == (model, language)]
-                x, y = ([float(row[name]) for row in rows] for name in ("x", "y"))
-                axis.scatter(x, y, s=14, c=colour, marker=marker, alpha=0.6, linewidths=0, label=display_name(language))
+            sides = points[points["model"] == model].groupby("language")
+            for (language, part), colour, marker in zip(sides, COLOURS, MARKERS, strict=False):
+                look = {"c": colour, "marker": marker, "label": display_name(language)}
+                axis.scatter(part["x"], part["y"], s=14, alpha=0.6, linewidths=0, **look)
             found = analysis("scatter-mixing", "neighbour_translation", model=model)
             axis.set_title(f"{title}\n{found:.0f}% of nearest neighbours are translations")
             axis.set_xticks([])

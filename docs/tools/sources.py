@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from xalign_models.results.intervals import FEWEST, estimate
 from xalign_models.results.items import Items
 from xalign_models.results.possible import MAIN
-from xalign_models.results.reading import Results, read_results
+from xalign_models.results.reading import read_results
 
 ROOT = Path(__file__).parents[2]
 ANALYSES = "docs/results/analyses"
@@ -35,13 +35,8 @@ def source(function: Function) -> Function:
 @source
 def numbers(path: str, column: str, /, **where: object) -> list[float]:
     """A column of a CSV file: the numbers of the rows whose columns have these values, or one of these in a tuple."""
-    return [
-        float(row[column])
-        for row in records(path)
-        if all(
-            row[key] in map(str, wanted if isinstance(wanted, tuple) else (wanted,)) for key, wanted in where.items()
-        )
-    ]
+    wanted = {key: {*map(str, value if isinstance(value, tuple) else (value,))} for key, value in where.items()}
+    return [float(row[column]) for row in records(path) if all(row[key] in wanted[key] for key in wanted)]
 
 
 @source
@@ -78,9 +73,7 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@cache
-def _results(root: Path) -> Results:
-    return read_results(root)
+_results = cache(read_results)
 
 
 @source
@@ -182,10 +175,10 @@ def analysed(
     table: str, columns: Sequence[str] = ("score", "difference", "low", "high"), /, **where: object
 ) -> str | None:
     """A score of an analysis, and its paired difference with the 95% interval; None if the row is missing."""
-    found = [numbers(f"{ANALYSES}/{table}.csv", column, **where) for column in columns]
-    if not found[0]:
+    rows = list(zip(*(numbers(f"{ANALYSES}/{table}.csv", column, **where) for column in columns), strict=True))
+    if not rows:
         return None
-    (score,), (gap,), (low,), (high,) = found
+    ((score, gap, low, high),) = rows
     return f"{score:.1f}" + (f" ({gap:+.1f} [{low:.1f}, {high:.1f}])" if low < high else "")
 
 
@@ -249,9 +242,8 @@ def published(model: str, task: str, language: str, kind: str) -> float:
 @source
 def published_sts17(model: str) -> float:
     """The published mean in percent over the six tracks of STS17 that the papers use."""
-    kinds = {"arb-Arab": ("same", "english_into"), "spa-Latn": ("same", "english_into"), "eng-Latn": ("same",)}
-    kinds |= {"tur-Latn": ("english_into",)}
-    return fmean(published(model, "STS17", code, kind) for code, of_code in kinds.items() for kind in of_code)
+    kinds = {"same": ("arb-Arab", "spa-Latn", "eng-Latn"), "english_into": ("arb-Arab", "spa-Latn", "tur-Latn")}
+    return fmean(published(model, "STS17", code, kind) for kind, codes in kinds.items() for code in codes)
 
 
 @source

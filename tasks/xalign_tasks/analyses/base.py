@@ -1,6 +1,6 @@
 """Shared code of the analyses: findings gathered model by model, sentences with translations, results of a task."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,10 @@ from xalign_models.boards.leaderboard import choose_models
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.languages import canonical
-from xalign_models.linalg.arrays import Float64
+from xalign_models.linalg.arrays import Float32, Float64
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.published import published_table
+from xalign_models.ranking.ranks import normalise
 from xalign_models.results.reading import TaskScores, read_results
 
 LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
@@ -31,7 +34,8 @@ class Study:
 
     def add(self, table: str, rows: pd.DataFrame | Iterable[Mapping[str, Any]], **labels: object) -> pd.DataFrame:
         """Append rows to a table, with constant columns added before their own; returns the labelled rows."""
-        frame = labelled(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows), **labels)
+        own = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
+        frame = own.assign(**labels)[[*labels, *own.columns]]
         self.tables.setdefault(table, []).append(frame)
         return frame
 
@@ -41,9 +45,31 @@ class Study:
         return Findings(tables, self.figures, (*self.notes, *notes), self.data)
 
 
-def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
-    """The table with constant columns added before its own."""
-    return frame.assign(**labels)[[*labels, *frame.columns]]
+def encoders(request: Request) -> Iterator[tuple[str, XAlignEncoder]]:
+    """Name and encoder of each requested model, one at a time.
+
+    Raises:
+        XAlignError: No model is named, or one is unknown or lacks weights or fit text.
+    """
+    for name in request.named():
+        encoder = request.load(name)
+        yield str(encoder.mteb_model_meta.name), encoder
+
+
+def slug(model: str) -> str:
+    """A model's name as part of the name of a file."""
+    return model.removeprefix("xalign/").replace("/", "__")
+
+
+def embed(encoder: XAlignEncoder, texts: Sequence[str], language: str, prompt: str | None = None) -> Float32:
+    """Unit rows (n, d), float32, of texts in one language, under the model's default prompt unless one is given."""
+    return normalise(encoder.encode_texts(texts, [language] * len(texts), prompt, language))
+
+
+def published_rows(table: str, index: str) -> pd.DataFrame:
+    """A paper's table with a row for each value of a column, and a column for each metric."""
+    values = published_table(table).pivot_table(index=index, columns="metric", values="value")
+    return values.rename_axis(columns=None).reset_index()
 
 
 def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:

@@ -1,7 +1,10 @@
 """Which alignment ``xalign recommend`` chooses for a backbone, and whether the choice holds when the folds change."""
 
+from functools import partial
+
 from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
+from xalign_models.languages import canonical
 from xalign_models.models.api import recommend
 from xalign_models.models.names import find_spec
 from xalign_tasks.analyses.base import Study
@@ -9,10 +12,7 @@ from xalign_tasks.analyses.base import Study
 CORPORA = ("ntrex", "tatoeba_pairs")
 SEEDS, ROWS = 5, 500
 """Number of divisions into folds, and default number of rows per language and corpus."""
-LANGUAGES = (
-    "arb-Arab", "deu-Latn", "fin-Latn", "hin-Deva", "jpn-Jpan", "rus-Cyrl", "spa-Latn", "tha-Thai", "tur-Latn",
-    "zho-Hans",
-)  # fmt: skip
+LANGUAGES = tuple(map(canonical, "ar de fi hi ja ru es th tr zh".split()))
 
 
 def analyse(request: Request) -> Findings:
@@ -25,14 +25,8 @@ def analyse(request: Request) -> Findings:
     study = Study({name: corpora.load(name).fingerprint(languages) for name in CORPORA})
     for model in request.named():
         for seed in range(SEEDS):
-            recommendation = recommend(
-                backbone=model,
-                corpus=CORPORA,
-                languages=languages,
-                limit=request.rows or ROWS,
-                device=request.device,
-                seed=seed,
-            )
+            made = partial(recommend, backbone=model, corpus=CORPORA, languages=languages, device=request.device)
+            recommendation = made(limit=request.rows or ROWS, seed=seed)
             rows = [
                 {
                     "alignment": verdict.candidate.label,

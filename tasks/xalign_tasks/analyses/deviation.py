@@ -1,24 +1,26 @@
 """LiRA's two errors over training, and the bounds on the representation derived from them (its Tables 11, 12)."""
 
-import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
-from xalign_models.published import published_table
 from xalign_models.training.lira.run import open_lira
+from xalign_tasks.analyses.base import published_rows
 from xalign_tasks.analyses.rkhs import sentence_norms
 from xalign_tasks.analyses.sentences import load_sentences
 
 
-def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
+def bound_printed(epsilon_1: Any, epsilon_2: Any, c: float, lipschitz: float = 1.0) -> Any:
     """Eq. 10 (eq. 15 with a Lipschitz constant): ``L (eps1 + C sqrt(2 eps2))``.
 
-    It can be violated: it holds only if eps1 bounds ``||g(x) - h(y*)||``, which is not observable.
+    It can be violated: it holds only if eps1 bounds ``||g(x) - h(y*)||``, which is not observable. The two errors are
+    numbers or columns.
 
     Args:
         epsilon_1: Observed distance of the two paths, ``||g(x) - h(y)||`` of a text x and its translation y.
@@ -26,16 +28,16 @@ def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float
         c: Largest norm of a feature, ``||phi(s)|| <= C`` for ``h(y) = E[phi(s)]``.
         lipschitz: Lipschitz constant of the downstream head.
     """
-    return lipschitz * (epsilon_1 + c * math.sqrt(2 * epsilon_2))
+    return lipschitz * (epsilon_1 + c * np.sqrt(2 * epsilon_2))
 
 
-def bound_safe(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
+def bound_safe(epsilon_1: Any, epsilon_2: Any, c: float, lipschitz: float = 1.0) -> Any:
     """``L (eps1 + 2 C sqrt(eps2))``, which holds for observable distances; arguments as in :func:`bound_printed`.
 
     For an ideal translation y*, ``z* = [h(y*), h(y*)]`` and ``t = C sqrt(2 eps2)``, Pinsker gives
     ``||h(y) - h(y*)|| <= t``, so that ``||z - z*|| <= sqrt((eps1 + t)^2 + t^2) <= eps1 + sqrt(2) t``.
     """
-    return lipschitz * (epsilon_1 + 2 * c * math.sqrt(epsilon_2))
+    return lipschitz * (epsilon_1 + 2 * c * np.sqrt(epsilon_2))
 
 
 ROWS = 1000
@@ -59,10 +61,9 @@ def analyse(request: Request) -> Findings:
         norms = sentence_norms(module.backbones["english"].model, sentences.texts)["without special tokens"]["norm"]
         frame = study.add("epochs", bounded(pd.DataFrame(module.history), float(norms.max())), model=title)
         study.figures[f"epochs-{title}"] = draw(frame, title)
-    published = published_table("lira-table-11.csv")
-    wide = published.assign(epoch=published["subset"].str.removeprefix("epoch ").astype(int))
-    wide = wide.pivot_table(index="epoch", columns="metric", values="value").reset_index()
-    study.add("epochs", wide, model="LiRA, Table 11 [paper]")
+    paper = published_rows("lira-table-11.csv", "subset").rename(columns={"subset": "epoch"})
+    epochs = paper["epoch"].str.removeprefix("epoch ").astype(int)
+    study.add("epochs", paper.assign(epoch=epochs).sort_values("epoch"), model="LiRA, Table 11 [paper]")
     return study.findings(
         "Similarity, epsilon_1 (distance of the two paths, eq. 25) and epsilon_2 (1 - cosine of frozen states, eq. 28) "
         "are of held-out texts with the translation that the actor chooses.",
@@ -75,12 +76,10 @@ def analyse(request: Request) -> Findings:
 
 def bounded(history: pd.DataFrame, c: float) -> pd.DataFrame:
     """The measured epochs with C and both bounds."""
-    frame = history[[column for column in COLUMNS if column in history]].copy()
+    frame = history[[column for column in COLUMNS if column in history]]
     if {"epsilon_1", "epsilon_2"} <= set(frame):
-        errors = list(zip(frame["epsilon_1"], frame["epsilon_2"].clip(lower=0), strict=True))
-        frame["C"] = c
-        frame["bound_printed"] = [bound_printed(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
-        frame["bound_safe"] = [bound_safe(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
+        errors = frame["epsilon_1"], frame["epsilon_2"].clip(lower=0)
+        frame = frame.assign(C=c, bound_printed=bound_printed(*errors, c), bound_safe=bound_safe(*errors, c))
     return frame
 
 
@@ -94,8 +93,7 @@ def draw(frame: pd.DataFrame, title: str) -> Figure:
         ("bounds on the deviation (indicative)", "distance", ("bound_printed", "bound_safe")),
     )
     for axis, (heading, unit, columns) in zip(axes, panels, strict=True):
-        lines = {column: (frame["epoch"], frame[column]) for column in columns if column in frame}
-        figures.draw_lines(axis, lines)
+        figures.draw_lines(axis, {name: (frame["epoch"], frame[name]) for name in columns if name in frame})
         figures.from_zero(axis)
         axis.legend()
         figures.describe(axis, heading, "epoch", unit)

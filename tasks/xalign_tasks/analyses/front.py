@@ -4,12 +4,13 @@ A pool with one answer in every language rewards all that spreads languages even
 rare in most languages, does not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from itertools import count, zip_longest
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from mteb.types import PromptType
@@ -69,8 +70,8 @@ class Pool:
     @property
     def ids(self) -> tuple[Ranks, Ranks]:
         """Languages as integers: of the questions (n,) and of the candidates (m,)."""
-        number = {code: index for index, code in enumerate(dict.fromkeys((*self.asked, *self.languages)))}
-        return np.array([number[code] for code in self.asked]), np.array([number[code] for code in self.languages])
+        number = pd.factorize(np.array([*self.asked, *self.languages]))[0]
+        return number[: len(self.asked)], number[len(self.asked) :]
 
     @property
     def in_english(self) -> Ranks:
@@ -87,31 +88,23 @@ def lareqa_pool(task: LAReQA, rows: int | None = None) -> Pool:
     """
     corpus = task.local_corpus()
     sides = {language: narrowed(corpus.rows(language), rows) for language in task.needs}
-    numbers = {key: i for i, key in enumerate(dict.fromkeys(key for side in sides.values() for key in side.questions))}
-    return Pool(
-        task.metadata.name,
-        task.metadata,
-        [text for side in sides.values() for text in side.questions.values()],
-        [language for language, side in sides.items() for _ in side.questions],
-        np.array([numbers[key] for side in sides.values() for key in side.questions]),
-        [text for side in sides.values() for text in side.candidates],
-        [language for language, side in sides.items() for _ in side.candidates],
-        pool_targets(sides),
-    )
+    asked = [(language, *item) for language, side in sides.items() for item in side.questions.items()]
+    texts = [(language, text) for language, side in sides.items() for text in side.candidates]
+    codes, keys, questions = zip(*asked, strict=True)
+    languages, candidates = zip(*texts, strict=True)
+    clusters = pd.factorize(np.array(keys))[0]
+    answers = [*candidates], [*languages], pool_targets(sides)
+    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], clusters, *answers)
 
 
 def narrowed(side: Side, rows: int | None) -> Side:
     """The first questions of a side and the sentences of their paragraphs."""
     questions = dict([*side.questions.items()][:rows])
-    contexts = {side.contexts[side.answers[key]] for key in questions}
-    kept = [row for row, context in enumerate(side.contexts) if context in contexts]
+    chosen = {side.contexts[side.answers[key]] for key in questions}
+    kept = [row for row, context in enumerate(side.contexts) if context in chosen]
     place = {row: index for index, row in enumerate(kept)}
-    return Side(
-        questions,
-        [side.candidates[row] for row in kept],
-        {key: place[side.answers[key]] for key in questions},
-        [side.contexts[row] for row in kept],
-    )
+    texts, contexts = ([rows[row] for row in kept] for rows in (side.candidates, side.contexts))
+    return Side(questions, texts, {key: place[side.answers[key]] for key in questions}, contexts)
 
 
 def thinned(pool: Pool, seed: int = 0) -> Pool:
@@ -166,13 +159,10 @@ def product_pool(rows: int | None = None) -> Pool:
             (locale.queries[key], locale.query_languages.get(key, language), [place[item] for item in relevant])
             for key, relevant in [*locale.relevant.items()][:rows]
         ]
-    targets = np.full((len(asked), max(len(relevant) for *_, relevant in asked)), -1)
-    for row, (*_, relevant) in enumerate(asked):
-        targets[row, : len(relevant)] = relevant
     texts, languages = zip(*items, strict=True)
-    questions, codes, _ = zip(*asked, strict=True)
-    count = np.arange(len(asked))
-    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], count, [*texts], [*languages], targets)
+    questions, codes, relevant = zip(*asked, strict=True)
+    answers = [*texts], [*languages], np.array([*zip_longest(*relevant, fillvalue=-1)]).T
+    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], np.arange(len(asked)), *answers)
 
 
 def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | None = None) -> dict[str, Float64]:
@@ -194,19 +184,13 @@ def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | No
     gains = np.where((counts > 0) & (counts <= TOP), 1 / np.log2(1 + np.maximum(counts, 1)), 0).sum(axis=1)
     ideal = np.cumsum(1 / np.log2(2 + np.arange(TOP)))[np.minimum((counts > 0).sum(axis=1), TOP) - 1]
     found = {
-        "same": _mean(reciprocal, own),
-        "other": _mean(reciprocal, (counts > 0) & ~own),
+        "same": np.ma.array(reciprocal, mask=~own).mean(axis=1).filled(np.nan),
+        "other": np.ma.array(reciprocal, mask=own | (counts <= 0)).mean(axis=1).filled(np.nan),
         "share": (of_pool[best] == asked[:, None]).mean(axis=1),
         "ndcg": gains / ideal,
         "map": average_precision(counts),
     }
     return {measure: 100 * found[measure] for measure in MEASURES}
-
-
-def _mean(rows: Float64, chosen: Any) -> Float64:
-    counts = chosen.sum(axis=1)
-    mean: Float64 = np.where(counts, np.where(chosen, rows, 0).sum(axis=1) / np.maximum(counts, 1), np.nan)
-    return mean
 
 
 def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[float, float, float]:
@@ -252,7 +236,8 @@ def analyse(request: Request) -> Findings:
             rows = [row for arm in found for row in measured(pool, arm, found)]
             study.add("front", rows, model=find_spec(name).name, pool=pool.name)
             if np.isfinite(found["plain"]["same"]).any():  # product titles are in no query's language
-                study.figures[f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")] = draw(rows, name, pool.name)
+                stem = f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")
+                study.figures[stem] = draw(rows, name, pool.name)
     return study.findings(
         "In percent, with 95% intervals over questions, whose translations are one question. `difference` is to plain.",
         "`quota`, `z-scores` and `mixed with English` change no map. The last needs a translation of each question.",
@@ -283,29 +268,22 @@ def arms(request: Request, name: str, pool: Pool, study: Study) -> Iterator[tupl
 
 def vectors(encoder: XAlignEncoder, pool: Pool) -> tuple[Float32, Float32]:
     """Unit vectors of the questions (n, d) and of the candidates (m, d), each under its side's prompt."""
-    sides: list[tuple[Sequence[str], Sequence[str], PromptType]] = [
-        (pool.questions, pool.asked, PromptType.query),
-        (pool.texts, pool.languages, PromptType.document),
-    ]
-    queries, texts = (
-        normalise(
-            encoder.encode_texts(side, codes, encoder.prompt_for(pool.metadata, kind), pool.name, side=kind.value)
-        )
-        for side, codes, kind in sides
-    )
-    return queries, texts
+
+    def encoded(kind: PromptType, texts: list[str], codes: list[str]) -> Float32:
+        prompt = encoder.prompt_for(pool.metadata, kind)
+        return normalise(encoder.encode_texts(texts, codes, prompt, pool.name, side=kind.value))
+
+    queries = encoded(PromptType.query, pool.questions, pool.asked)
+    return queries, encoded(PromptType.document, pool.texts, pool.languages)
 
 
 def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list[dict[str, Any]]:
     """A row for each measure of an arm: mean and interval, and those of the difference to plain."""
-    rows = []
-    for measure, of_questions in found[arm].items():
-        names = ("value", "low", "high", "difference", "difference_low", "difference_high")
-        numbers = (
-            *bootstrap(of_questions, pool.clusters),
-            *bootstrap(of_questions - found["plain"][measure], pool.clusters),
-        )
-        rows.append({"method": arm, "measure": measure, **dict(zip(names, np.round(numbers, 2), strict=True))})
+    rows, names = [], "value low high difference difference_low difference_high".split()
+    for measure, mine in found[arm].items():
+        numbers = [bootstrap(side, pool.clusters) for side in (mine, mine - found["plain"][measure])]
+        rounded = dict(zip(names, np.round(numbers, 2).ravel(), strict=True))
+        rows.append({"method": arm, "measure": measure, **rounded})
     return rows
 
 
@@ -315,21 +293,17 @@ def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
 
     Methods that are below plain by more than ten points on a side are left out, as they would squeeze the others.
     """
-    points = {measure: {row["method"]: row["value"] for row in rows if row["measure"] == measure} for measure in LABELS}
-    figure, ((axis,),) = figures.canvas(width=9.0, height=5.5)
-    named = [
-        (name, points["other"][name], points["same"][name])
-        for name in points["same"]
-        if all(side[name] > side["plain"] - 10 for side in points.values())
-    ]
-    single = sorted((point for point in named if not point[0].startswith("shift ")), key=itemgetter(1))
-    figures.draw_points(axis, [x for _, x, _ in single], [y for *_, y in single])
-    figures.name_points(axis, [(str(place), x, y) for place, (_, x, y) in enumerate(single, 1)])
-    names = [Line2D([], [], linestyle="", label=f"{place}  {name}") for place, (name, *_) in enumerate(single, 1)]
-    curve = [point[1:] for point in named if point[0].startswith("shift ")]
-    if curve:
-        across, within = ([point[side] for point in curve] for side in (0, 1))
-        figures.draw_lines(axis, {"shift, strength 0 to 1": (across, within)}, color=figures.COLOURS[1])
+    table = pd.DataFrame(rows).pivot_table(index="method", columns="measure", values="value", sort=False)
+    table = table[(table[[*LABELS]] > table.loc["plain", [*LABELS]] - 10).all(axis=1)]
+    labels = (f"{LABELS[measure]}, %" for measure in ("other", "same"))
+    figure, axis = figures.plot(f"{model} on {pool}", *labels, width=9.0, height=5.5)
+    curved = table.index.str.startswith("shift ")
+    single, curve = table[~curved].sort_values("other", kind="stable"), table[curved]
+    figures.draw_points(axis, single["other"], single["same"])
+    figures.name_points(axis, zip(map(str, count(1)), single["other"], single["same"], strict=False))
+    names = [Line2D([], [], linestyle="", label=f"{place}  {name}") for place, name in enumerate(single.index, 1)]
+    if len(curve):
+        lines = {"shift, strength 0 to 1": (curve["other"], curve["same"])}
+        figures.draw_lines(axis, lines, color=figures.COLOURS[1])
     axis.legend(handles=[*names, *axis.lines], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.2)
-    figures.describe(axis, f"{model} on {pool}", f"{LABELS['other']}, %", f"{LABELS['same']}, %")
     return figure

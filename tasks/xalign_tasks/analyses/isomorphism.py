@@ -1,8 +1,9 @@
 """The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import permutations
-from pathlib import Path
+from contextlib import suppress
+from itertools import permutations, product
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +18,7 @@ from xalign_models.languages import canonical, display_name, to_iso639_1
 from xalign_models.models.names import name_of
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores, read_results
+from xalign_tasks.analyses.base import slug
 from xalign_tasks.isomorphism import STAGES
 from xalign_tasks.precision import pair_name
 
@@ -46,7 +48,9 @@ def analyse(request: Request) -> Findings:
     languages = request.languages or SEVEN
     if len(languages) < 2:
         raise LanguageError(f"--languages {languages[0]}: the study compares pairs of languages; name at least two.")
-    results = _read(request.results)
+    results: Mapping[tuple[str, str], TaskScores] = {}
+    with suppress(ResultsError):  # no results at all: the message below has the command that makes them
+        results = read_results(request.results, tasks=(TASK, RAW)).tables
     scored = sorted({model for model, task in results if task == TASK})
     having = [model for model in scored if _has(results, (model, TASK), languages)]
     names = {_name(model, scored): model for model in request.models or having}
@@ -60,11 +64,8 @@ def analyse(request: Request) -> Findings:
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
     measured = {label: _scores(table, languages) for label, table in tables.items()}
     printed = _published() if set(languages) == set(SEVEN) else {}
-    raw = {
-        label: _scores(results[name, RAW], languages)
-        for label, name in zip(tables, names, strict=True)
-        if _has(results, (name, RAW), languages)
-    }
+    both = [name for name in names if _has(results, (name, RAW), languages)]
+    raw = {name.removeprefix("xalign/"): _scores(results[name, RAW], languages) for name in both}
     modes = set(map(_mode, names))
     shown = measured | {label: scores for label, scores in printed.items() if _mode(label) in modes}
     return Findings(
@@ -73,17 +74,10 @@ def analyse(request: Request) -> Findings:
             **{f"precision-at-{k}": _matrices(shown, k, languages) for k in KS},
             "directions": _directions(shown, languages),
         },
-        figures={label.replace("/", "__"): _heat_maps(label, scores, languages) for label, scores in measured.items()},
+        figures={slug(label): _heat_maps(label, scores, languages) for label, scores in measured.items()},
         notes=_notes(tables, raw, printed, [] if request.models else [name for name in scored if name not in names]),
         data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
     )
-
-
-def _read(root: Path) -> Mapping[tuple[str, str], TaskScores]:
-    try:
-        return read_results(root, tasks=(TASK, RAW)).tables
-    except ResultsError:  # no results at all: the caller's message has the command that makes them
-        return {}
 
 
 def _name(model: str, scored: Sequence[str]) -> str:
@@ -99,16 +93,13 @@ def _metric(stage: str, k: int) -> str:
 
 
 def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
-    scores: Scores = {}
+    cells: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for metric in (_metric(stage, k) for k in KS for stage in STAGES):
         values = table.values(metric)
-        cells = {pair: values[pair_name(*pair)] for pair in permutations(languages, 2)}
-        for language in languages:
-            scores[language, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == language)
-            scores[ALL, language, metric] = fmean(value for (_, pool), value in cells.items() if pool == language)
-        scores |= {(*pair, metric): value for pair, value in cells.items()}
-        scores[ALL, ALL, metric] = fmean(cells.values())
-    return scores
+        for query, searched in permutations(languages, 2):
+            for key in product((query, ALL), (searched, ALL)):
+                cells[*key, metric].append(values[pair_name(query, searched)])
+    return {key: fmean(of_key) for key, of_key in cells.items()}
 
 
 def _published() -> dict[str, Scores]:
@@ -128,13 +119,12 @@ def _mode(name: str) -> str:
 
 def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
     rows = []
-    for length, models in groups.items():
-        for label, scores in models.items():
-            row: dict[str, Any] = {"model": label, "rows of the fit": length}
-            for k in sorted(KS):
-                before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
-                row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
-            rows.append(row)
+    for length, label, scores in ((length, *model) for length, models in groups.items() for model in models.items()):
+        row: dict[str, Any] = {"model": label, "rows of the fit": length}
+        for k in sorted(KS):
+            before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
+            row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
+        rows.append(row)
     return pd.DataFrame(rows).round(4)
 
 
@@ -160,13 +150,10 @@ def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
 def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
     """P@5 of each direction, the models side by side."""
     pairs = list(permutations(languages, 2))
-    names = [[display_name(code) for code in side] for side in zip(*pairs, strict=True)]
-    columns = {
-        f"{label} {stage}": [round(scores[*pair, _metric(stage, KS[0])], 4) for pair in pairs]
-        for label, scores in models.items()
-        for stage in STAGES
-    }
-    return pd.DataFrame({"from": names[0], "to": names[1], **columns})
+    table = pd.DataFrame([map(display_name, pair) for pair in pairs], columns=["from", "to"])
+    for (label, scores), stage in product(models.items(), STAGES):
+        table[f"{label} {stage}"] = [round(scores[*pair, _metric(stage, KS[0])], 4) for pair in pairs]
+    return table
 
 
 def _codes(languages: Sequence[str]) -> dict[str, str]:

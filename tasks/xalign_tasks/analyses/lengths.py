@@ -8,8 +8,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.evaluation.recording import task_sides
 from xalign_models.evaluation.run import make_task
 from xalign_models.linalg.arrays import Float64
-from xalign_models.published import published_table
-from xalign_tasks.analyses.base import Study, statistics
+from xalign_tasks.analyses.base import Study, published_rows, statistics
 
 TASKS = ("ProductSearchStandIn",)
 COLUMNS = ("max", "min", "mean", "median", "std", "count", "p5", "p95")
@@ -36,15 +35,15 @@ def analyse(request: Request) -> Findings:
             study.add("statistics", [statistics(values, COLUMNS)], task=name, side=side)
         study.figures[name] = draw(name, lengths)
         study.data[name] = str(make_task(name, request.languages).metadata.dataset["revision"])
-    paper = published_table("lira-table-08.csv").pivot_table(index="subset", columns="metric", values="value")
-    study.add("statistics", paper.rename_axis("side").reset_index(), task="LazRetrieval [paper]")
+    paper = published_rows("lira-table-08.csv", "subset").rename(columns={"subset": "side"})
+    study.add("statistics", paper, task="LazRetrieval [paper]")
     return study.findings("A text that several subsets have counts once.")
 
 
 @figures.styled()
 def draw(name: str, lengths: dict[str, Float64]) -> Figure:
     """A histogram by side, as shares of its texts."""
-    figure, ((axis,),) = figures.canvas(width=8.0)
+    figure, axis = figures.plot(name, "characters of the text", "texts, in % of the side", width=8.0)
     longest = max(values.max() for values in lengths.values())
     bins = np.arange(0, longest + 2, max(1, round(longest / BINS))) - 0.5  # whole characters fill evenly
     for index, (side, values) in enumerate(lengths.items()):
@@ -52,5 +51,4 @@ def draw(name: str, lengths: dict[str, Float64]) -> Figure:
         label = f"{side}: mean {values.mean():.0f}"
         figures.draw_histogram(axis, values, index, label, bins=bins, weights=weights)
     axis.legend()
-    figures.describe(axis, name, "characters of the text", "texts, in % of the side")
     return figure

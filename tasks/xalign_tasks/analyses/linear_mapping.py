@@ -4,9 +4,10 @@ Vasilyev et al., 2023 (arXiv:2305.14256). Their tables are images without text; 
 tables are compared with our numbers.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from xalign_models.linalg.arrays import Float64, unit
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.published import published_table
+from xalign_tasks.analyses.base import encoders, slug
 from xalign_tasks.analyses.mapping_texts import MappingText, open_texts
 from xalign_tasks.orthogonality import RIDGE, map_gains
 
@@ -37,7 +39,13 @@ COMPARED = 0.75
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
-MEASURES = ("dD", "dC", "fD", "fC")
+MEASURES = {
+    "dD": ("dD, relative fall of the mean distance", 0),
+    "dC": ("dC, mean rise of the cosine", 0),
+    "fD": ("fD, share with a smaller distance", 0.5),
+    "fC": ("fC, share with a larger cosine", 0.5),
+}
+"""Columns of gains, their names in figures, and the values of no gain."""
 WORST = ["ber-Latn", "epo-Latn"]
 """Languages whose maps the paper found furthest from rotations."""
 
@@ -60,26 +68,26 @@ def analyse(request: Request) -> Findings:
         "lsq": partial(affine_lsq, ridge=RIDGE),
         "distance": partial(affine_distance, device=on if on.startswith("cuda") else "cpu"),
     }
-    rows_of: dict[str, list[dict[str, Any]]] = {"gains": [], "shapes": []}
-    for name in request.named():
-        encoder = request.load(name)
-        model, sparse = str(encoder.mteb_model_meta.name), set()
+    gains: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = []
+    for model, encoder in encoders(request):
+        sparse = set()
         for text in (text for text in texts if text.fitted_on):
             for language in _languages(encoder, text, request, rows):
                 full = language in (request.languages or GAINED)
-                studied = study(encoder, language, text, texts, rows, fits if full else {})
-                if not studied[1]:
+                found = study(encoder, language, text, texts, rows, fits if full else {})
+                if not found[1]:
                     sparse.add(f"{display_name(language)} ({text.name})")
-                for table, part in zip(rows_of, studied, strict=True):
-                    rows_of[table] += [{"model": model, **row} for row in part]
+                for table, part in zip((gains, shapes), found, strict=True):
+                    table += [{"model": model, **row} for row in part]
         if sparse:
             notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(sparse))}.")
-    if not rows_of["shapes"]:
+    if not shapes:
         raise DataError(
             f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages."
         )
-    tables = {table: pd.DataFrame(rows) for table, rows in rows_of.items()}
-    tables["directions"] = directions(tables["gains"], tables["shapes"])
+    tables = {"gains": pd.DataFrame(gains), "shapes": pd.DataFrame(shapes)}
+    tables["directions"] = directions(**tables)
     tables["published"] = published_table("linear-mapping-table-01.csv")
     notes += [
         f"The first {rows} pairs of each language; one in five is held out, by its English sentence. Shapes are "
@@ -90,7 +98,8 @@ def analyse(request: Request) -> Findings:
         "pairs that came closer. Unit vectors.",
         "The paper's tables are lost but for one value (published); directions holds what its text says of them.",
     ]
-    return Findings(tables, draw(tables), tuple(notes), {text.name: text.fingerprint for text in texts})
+    drawn = draw(tables["gains"], tables["shapes"])
+    return Findings(tables, drawn, tuple(notes), {text.name: text.fingerprint for text in texts})
 
 
 def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows: int) -> list[str]:
@@ -104,12 +113,7 @@ def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows
 
 
 def study(
-    encoder: XAlignEncoder,
-    language: str,
-    text: MappingText,
-    texts: list[MappingText],
-    rows: int,
-    fits: Mapping[str, Fit],
+    encoder: XAlignEncoder, language: str, text: MappingText, texts: list[MappingText], rows: int, fits: dict[str, Fit]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Fit the maps of a language on ``text`` and test them on ``texts``, of each the first ``rows`` pairs.
 
@@ -118,35 +122,29 @@ def study(
     Returns:
         Rows of the tables of gains and of shapes; none if the pairs do not determine a map.
     """
-    y, x = _embed(encoder, text.sides(language, rows)[0], language)
-    if len(x) <= x.shape[1]:
+
+    def embedded(sides: tuple[list[str], list[str]]) -> dict[str, Float64]:  # as sources of maps, by direction
+        codes = {TO_ENGLISH: language, FROM_ENGLISH: ENGLISH}
+        ends = zip(codes.items(), sides, strict=True)
+        return {way: unit(encoder.encode_texts(side, [code] * len(side), progress=code)) for (way, code), side in ends}
+
+    fitted = embedded(text.sides(language, rows)[0])
+    if len(fitted[FROM_ENGLISH]) <= fitted[FROM_ENGLISH].shape[1]:
         return [], []
-    tests = {}
-    for tested in texts if fits else ():
-        if language in tested.languages and (sides := tested.sides(language, rows)[1])[0]:
-            tests[tested.name] = _embed(encoder, sides, language)
+    tested = ((one.name, one.sides(language, rows)[1]) for one in texts if fits and language in one.languages)
+    tests = {name: embedded(sides) for name, sides in tested if sides[0]}
     gains, shapes = [], []
-    for direction in (FROM_ENGLISH, TO_ENGLISH) if fits else (FROM_ENGLISH,):
-        source, target = (x, y) if direction == FROM_ENGLISH else (y, x)
+    for direction, back in ((FROM_ENGLISH, TO_ENGLISH), (TO_ENGLISH, FROM_ENGLISH))[: 2 if fits else 1]:
+        x, y = fitted[direction], fitted[back]
         key = {"fit_text": text.name, "language": language, "name": display_name(language), "direction": direction}
-        shapes.append({**key, **shape(*(side[: int(COMPARED * rows)] for side in (source, target)))})
+        shapes.append({**key, **shape(*(side[: int(COMPARED * rows)] for side in (x, y)))})
         for fit, solve in fits.items():
-            weight, shift = solve(source, target)
-            for test, (foreign, english) in tests.items():
-                a, b = (english, foreign) if direction == FROM_ENGLISH else (foreign, english)
-                measured, _ = map_gains(a, b, a @ weight + shift)
-                fitted = {**key, "fit": fit, "fit_pairs": len(x)}
-                gains.append({**fitted, "test": test, "test_pairs": len(a), **measured})
+            weight, shift = solve(x, y)
+            for test, sides in tests.items():
+                measured, _ = map_gains(a := sides[direction], sides[back], a @ weight + shift)
+                sizes = {"fit": fit, "fit_pairs": len(x), "test": test, "test_pairs": len(a)}
+                gains.append({**key, **sizes, **measured})
     return gains, shapes
-
-
-def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Float64, Float64]:
-    """Unit vectors (n, d) of texts of a language, and of their English counterparts."""
-    foreign, english = (
-        unit(encoder.encode_texts(texts, [code] * len(texts), progress=code))
-        for texts, code in zip(sides, (language, ENGLISH), strict=True)
-    )
-    return foreign, english
 
 
 def shape(source: Float64, target: Float64) -> dict[str, float | bool]:
@@ -167,19 +165,16 @@ def directions(gains: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
     """Statements of the paper's text about its tables, and how many of our cases support them, by model and fit."""
     said = []
     for model, part in shapes[shapes["direction"] == FROM_ENGLISH].groupby("model", sort=False):
-        said += [(model, "lsq", *found) for found in _of_shapes(part)]
+        said += [(model, "lsq", statement, cases.sum(), len(cases)) for statement, cases in _of_shapes(part)]
     for (model, fit), part in gains.groupby(["model", "fit"], sort=False) if len(gains) else ():
-        said += [(model, fit, *found) for found in _of_gains(part)]
-    return pd.DataFrame(
-        [(model, fit, statement, cases.sum(), len(cases)) for model, fit, statement, cases in said],
-        columns=["model", "fit", "the_paper_says", "holds", "of"],
-    )
+        said += [(model, fit, statement, cases.sum(), len(cases)) for statement, cases in _of_gains(part)]
+    return pd.DataFrame(said, columns=["model", "fit", "the_paper_says", "holds", "of"])
 
 
 def _of_gains(gains: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     gains = gains[(gains["fit_text"] == "Tatoeba") & (gains["direction"] == FROM_ENGLISH)]
     for test, cells in gains[gains["test"] != "newstest"].groupby("test", sort=False):
-        for measure, least in zip(MEASURES, (0, 0, 0.5, 0.5), strict=True):
+        for measure, (_, least) in MEASURES.items():
             yield f"{measure} > {least} on {test}", cells[measure] > least
 
 
@@ -195,75 +190,53 @@ def _of_shapes(shapes: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
         yield "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)", closer
 
 
-_MEASURES = {
-    "dD": ("dD, relative fall of the mean distance", 0.0),
-    "dC": ("dC, mean rise of the cosine", 0.0),
-    "fD": ("fD, share with a smaller distance", 0.5),
-    "fC": ("fC, share with a larger cosine", 0.5),
-}
-_FITS = {"lsq": "full", "distance": "none"}
-
-
-def draw(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure]:
+def draw(gains: pd.DataFrame, shapes: pd.DataFrame) -> dict[str, Figure]:
     """Gains per model and direction for maps fitted on Tatoeba, and shapes per model."""
     drawn = {}
-    if not tables["gains"].empty:
-        gains = tables["gains"][tables["gains"]["fit_text"] == "Tatoeba"]
-        for (model, direction), part in gains.groupby(["model", "direction"], sort=False):
-            suffix = "from-english" if direction.startswith("English") else "to-english"
-            drawn[f"gains-{suffix}-{_slug(model)}"] = draw_gains(part, model, direction)
-    for model, part in tables["shapes"].groupby("model", sort=False):
-        drawn[f"shapes-{_slug(model)}"] = draw_shapes(part, model)
+    if len(gains):
+        on_tatoeba = gains[gains["fit_text"] == "Tatoeba"]
+        for (model, direction), part in on_tatoeba.groupby(["model", "direction"], sort=False):
+            suffix = "from-english" if direction == FROM_ENGLISH else "to-english"
+            drawn[f"gains-{suffix}-{slug(model)}"] = draw_gains(part, model, direction)
+    for model, part in shapes[shapes["direction"] == FROM_ENGLISH].groupby("model", sort=False):
+        drawn[f"shapes-{slug(model)}"] = draw_shapes(part, model)
     return drawn
-
-
-def _slug(model: str) -> str:
-    return model.removeprefix("xalign/").replace("/", "__")
 
 
 @figures.styled()
 def draw_gains(gains: pd.DataFrame, model: str, direction: str) -> Figure:
     """A panel per measure: languages across, a colour per test text, filled markers for the least-squares fit."""
-    languages = list(dict.fromkeys(gains["language"]))
-    tests = list(dict.fromkeys(gains["test"]))
+    languages, tests = gains["language"].unique().tolist(), gains["test"].unique().tolist()
     figure, axes = figures.canvas(2, 2, width=10, height=7)
-    for axis, (measure, (label, neutral)) in zip(axes.ravel().tolist(), _MEASURES.items(), strict=True):
-        for index, test in enumerate(tests):
-            look = {**figures.look(index), "linestyle": ""}
-            for fit, fill in _FITS.items():
-                part = gains[(gains["test"] == test) & (gains["fit"] == fit)]
-                places = [languages.index(code) + 0.12 * (index - (len(tests) - 1) / 2) for code in part["language"]]
-                axis.plot(places, part[measure], fillstyle=fill, label=f"{test}, {fit}", **look)
+    for axis, (measure, (label, neutral)) in zip(axes.ravel().tolist(), MEASURES.items(), strict=True):
+        for (index, test), (fit, fill) in product(enumerate(tests), {"lsq": "full", "distance": "none"}.items()):
+            look = {**figures.look(index), "linestyle": "", "fillstyle": fill}
+            part = gains[(gains["test"] == test) & (gains["fit"] == fit)]
+            places = part["language"].map(languages.index) + 0.12 * (index - (len(tests) - 1) / 2)
+            axis.plot(places, part[measure], label=f"{test}, {fit}", **look)
         axis.axhline(neutral, color="#555555", linewidth=1)
         axis.set_xticks(range(len(languages)), [display_name(code) for code in languages], rotation=30, ha="right")
         axis.set_title(label)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(tests), title="tested on, fit")
     least, most = gains["fit_pairs"].min(), gains["fit_pairs"].max()
-    figure.suptitle(
-        f"Gain of the linear map {direction.replace('->', 'to')}: {model.removeprefix('xalign/')}\n"
-        f"fitted on {least} to {most} pairs of Tatoeba; it helps above the line",
-        fontsize=11,
-    )
+    title = f"Gain of the linear map {direction.replace('->', 'to')}: {model.removeprefix('xalign/')}"
+    below = f"fitted on {least} to {most} pairs of Tatoeba; it helps above the line"
+    figure.suptitle(f"{title}\n{below}", fontsize=11)
     return figure
 
 
 @figures.styled()
-def draw_shapes(shapes: pd.DataFrame, model: str) -> Figure:
+def draw_shapes(part: pd.DataFrame, model: str) -> Figure:
     """A point per language: deviation from orthogonality across, unevenness of the dilation up; 0, 0 is a rotation."""
-    part = shapes[shapes["direction"].str.startswith("English")]
-    figure, ((axis,),) = figures.canvas(width=8, height=6)
-    for index, (text, points) in enumerate(part.groupby("fit_text", sort=False)):
-        look = {**figures.look(index), "linestyle": ""}
-        axis.plot(points["p_mean_abs"], points["alpha_std"], label=f"fitted on {text}", **look)
+    title = f"How far the maps from English are from rotations: {model.removeprefix('xalign/')}"
+    across = "mean |p|, cosine of different columns of A (0: orthogonal)"
+    up = "sigma(alpha) / mean, spread of the column lengths (0: even dilation)"
+    figure, axis = figures.plot(f"{title}\neach point is a language (ISO 639-3)", across, up, width=8, height=6)
+    texts = part.groupby("fit_text", sort=False)
+    points = {f"fitted on {text}": (rows["p_mean_abs"], rows["alpha_std"]) for text, rows in texts}
+    figures.draw_lines(axis, points, linestyle="")
     codes = part["language"].str.partition("-")[0]
     figures.name_points(axis, zip(codes, part["p_mean_abs"], part["alpha_std"], strict=True))
     axis.legend()
-    figures.describe(
-        axis,
-        f"How far the maps from English are from rotations: {model.removeprefix('xalign/')}\n"
-        "each point is a language (ISO 639-3)",
-        "mean |p|, cosine of different columns of A (0: orthogonal)",
-        "sigma(alpha) / mean, spread of the column lengths (0: even dilation)",
-    )
     return figure

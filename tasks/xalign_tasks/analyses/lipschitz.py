@@ -37,29 +37,15 @@ def perturb(units: Sequence[Unit], most: int, alphabet: Sequence[Unit], draw: ra
 
 
 def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
-    """Fewest insertions, deletions and substitutions that turn the first sequence into the second.
-
-    Ukkonen's algorithm: a band of width t suffices if the distance is at most t, so the band is doubled until then. The
-    cost is the length times the distance.
-    """
-    band = max(1, abs(len(first) - len(second)))
-    while (distance := _banded(first, second, band)) > band:
-        band *= 2
-    return distance
-
-
-def _banded(first: Sequence[Hashable], second: Sequence[Hashable], band: int) -> int:
-    far = len(first) + len(second)
-    row = {j: j for j in range(min(band, len(second)) + 1)}
-    for i, unit in enumerate(first, 1):
-        above, row = row, {}
-        for j in range(max(0, i - band), min(len(second), i + band) + 1):
-            if j == 0:
-                row[j] = i
-                continue
-            substituted = above.get(j - 1, far) + (unit != second[j - 1])
-            row[j] = min(above.get(j, far) + 1, row.get(j - 1, far) + 1, substituted)
-    return row.get(len(second), far)
+    """Fewest insertions, deletions and substitutions that turn the first sequence into the second."""
+    numbers: dict[Hashable, int] = {}
+    a, b = (np.array([numbers.setdefault(unit, len(numbers)) for unit in side], int) for side in (first, second))
+    places = np.arange(len(b) + 1)
+    row = places
+    for i, unit in enumerate(a, 1):  # the minimum so far of what is left of a column covers all insertions before it
+        best = np.minimum(row[1:] + 1, row[:-1] + (b != unit))
+        row = np.minimum.accumulate(np.concatenate([[i], best]) - places) + places
+    return int(row[-1])
 
 
 ROWS = 200
@@ -94,7 +80,7 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
     """A row per edited text: edits (token or character), delta, distance, ratio."""
     tokenizer = getattr(encoder.raw.modules[0], "tokenizer", None)
     original = encoder.encode_texts(sentences.texts, sentences.languages, progress="lipschitz")
-    rows = []
+    parts = []
     for kind, (split, join) in zip(KINDS, (_tokens(tokenizer), (list, "".join)), strict=True):
         units = [split(text) for text in sentences.texts]
         alphabet = sorted({unit for row in units for unit in row})
@@ -102,18 +88,15 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
             draw_ = random.Random(f"{SEED} {kind} {delta}")
             edited = [join(perturb(row, delta, alphabet, draw_)) for row in units]
             distances = [levenshtein(row, split(text)) for row, text in zip(units, edited, strict=True)]
-            moved = [i for i, distance in enumerate(distances) if distance]
-            if not moved:
+            moved = np.flatnonzero(distances)
+            if not len(moved):
                 continue
-            vectors = encoder.encode_texts(
-                [edited[i] for i in moved], [sentences.languages[i] for i in moved], progress=f"{kind} edits"
-            )
-            gaps = np.linalg.norm(original[moved] - vectors, axis=1)
-            rows += [
-                {"edits": kind, "delta": delta, "distance": distances[i], "ratio": float(gap) / distances[i]}
-                for i, gap in zip(moved, gaps, strict=True)
-            ]
-    return pd.DataFrame(rows)
+            texts, codes = ([side[i] for i in moved] for side in (edited, sentences.languages))
+            gaps = np.linalg.norm(original[moved] - encoder.encode_texts(texts, codes, progress=kind), axis=1)
+            far = np.array(distances)[moved]
+            columns = {"edits": kind, "delta": delta, "distance": far, "ratio": gaps.astype(float) / far}
+            parts.append(pd.DataFrame(columns))
+    return pd.concat(parts)
 
 
 def _tokens(tokenizer: Any) -> tuple[Callable[[str], list[Any]], Callable[[Sequence[Any]], str]]:

@@ -1,6 +1,7 @@
 """Tatoeba accuracy by the number of removed directions, and by layer (the LSAR paper's Figures 7 and 6)."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -16,7 +17,7 @@ from xalign_models.models.catalogue import ALIGNMENTS
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
-from xalign_tasks.analyses.base import Study, labelled
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.analyses.layers import vectors_by_layer
 from xalign_tasks.analyses.spaces import Space, Tatoeba
 
@@ -36,9 +37,8 @@ def analyse_ranks(request: Request) -> Findings:
     study = Study()
     for space, tatoeba in spaces.each_space(request, study, fitted_only=True):
         model = space.backbone.name
-        frame = labelled(sweep_ranks(space, tatoeba), model=model)
+        frame = study.add("sweep", sweep_ranks(space, tatoeba), model=model)
         study.add("summary", chosen(frame).assign(source="this run"), model=model)
-        study.add("sweep", frame)
         study.figures[f"accuracy-{model}"] = draw(frame, "rank", REMOVING, f"{model}: {tatoeba.title}")
     study.add("summary", spaces.published_accuracy())
     return study.findings()
@@ -58,11 +58,10 @@ def analyse_layers(request: Request) -> Findings:
         tatoeba, left_out = spaces.open_tatoeba(request).within(have, f"{', '.join(alignment.corpora)} have")
         limit = min(filter(None, (request.rows, alignment.limit)), default=None)
         alignment = dataclasses.replace(alignment, languages=(ENGLISH, *tatoeba.languages), limit=limit)
-        frame = labelled(sweep_layers(request, backbone, alignment, tatoeba), model=backbone.name)
+        frame = study.add("layers", sweep_layers(request, backbone, alignment, tatoeba), model=backbone.name)
         top = frame.loc[frame.groupby("method", sort=False)["accuracy"].idxmax()]
         best = top.assign(method=top["method"].map(METHODS), source="this run, best layer")
         study.add("summary", best[["model", "method", "layer", "accuracy", "languages", "source"]])
-        study.add("layers", frame)
         study.figures[f"accuracy-{backbone.name}"] = draw(frame, "layer", METHODS, f"{backbone.name}\n{tatoeba.title}")
         size = f"{request.rows} rows" if request.rows else "all rows"
         study.notes += [
@@ -85,14 +84,11 @@ def sweep_ranks(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     assert isinstance(lir, LIR)
     directions = dict(zip(lir.languages_, lir.directions_, strict=True))
     common = space.lsar.basis_[:, : space.lsar.rank_]
-    accuracies: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for language, texts, translations in tatoeba.pairs():
-        side, english = space.embed(texts, language), space.embed(translations, ENGLISH)
-        bases = {"lsar": (common, common), "lir": (directions[language], directions[ENGLISH])}
-        for method, (basis, english_basis) in bases.items():
-            steps = zip(peel(side, basis), peel(english, english_basis), strict=True)
-            for k, (a, b) in enumerate(steps):
-                accuracies.setdefault((method, k), []).append(spaces.accuracy(a, b))
+    accuracies: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for language, *pair in space.pairs(tatoeba):
+        for method, bases in (("lsar", (common, common)), ("lir", (directions[language], directions[ENGLISH]))):
+            for k, sides in enumerate(zip(*map(peel, pair, bases), strict=True)):
+                accuracies[method, k].append(spaces.accuracy(*sides))
     return pd.DataFrame(
         {"method": method, "rank": k, **spaces.mean_accuracy(scores)} for (method, k), scores in accuracies.items()
     )
@@ -128,12 +124,9 @@ def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentS
             spec = None if method == "original" else dataclasses.replace(ALIGNMENTS[""][method], **fit)
             model = Recipe(ModelSpec(vectors.backbone, spec), vectors.raw).fitted if spec else None
             scores = []
-            for language, *sides in tatoeba.pairs():
-                codes = (language, ENGLISH)
-                pair = [vectors.embed(side, code) for side, code in zip(sides, codes, strict=True)]
-                if model is not None:
-                    pair = [model.transform(x, code) for x, code in zip(pair, codes, strict=True)]
-                scores.append(spaces.accuracy(*pair))
+            for language, *pair in vectors.pairs(tatoeba):
+                mapped = map(model.transform, pair, (language, ENGLISH)) if model else pair
+                scores.append(spaces.accuracy(*mapped))
             rows.append({"layer": vectors.backbone.layer, "method": method, **spaces.mean_accuracy(scores)})
     return pd.DataFrame(rows)
 
@@ -153,16 +146,14 @@ def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
 @figures.styled()
 def draw(frame: pd.DataFrame, x: str, methods: Mapping[str, str], title: str) -> Figure:
     """Accuracy by ``rank`` or ``layer``, a line per method."""
-    figure, ((axis,),) = figures.canvas()
+    label = "directions removed (k of LIR, rank r of LSAR)" if x == "rank" else "layer (0: the embeddings)"
+    figure, axis = figures.plot(title, label, "accuracy in %, English query")
     parts = {label: frame[frame["method"] == method] for method, label in methods.items()}
     figures.draw_lines(axis, {label: (part[x], part["accuracy"]) for label, part in parts.items()})
     if x == "rank":
         original = frame.loc[frame["rank"] == 0, "accuracy"].iloc[0]
         axis.axhline(original, color="#555555", linewidth=1, linestyle=":", label="nothing removed")
-        label = "directions removed (k of LIR, rank r of LSAR)"
     else:
-        axis.xaxis.get_major_locator().set_params(integer=True)
-        label = "layer (0: the embeddings)"
+        axis.locator_params(axis="x", integer=True)
     axis.legend()
-    figures.describe(axis, title, label, "accuracy in %, English query")
     return figure

@@ -80,8 +80,7 @@ def eta_squared(groups: list[Float64]) -> Float64:
     rows = np.concatenate(groups)
     centre = rows.mean(axis=0)
     between = sum(len(group) * (group.mean(axis=0) - centre) ** 2 for group in groups)
-    share: Float64 = between / np.maximum(((rows - centre) ** 2).sum(axis=0), np.finfo(float).tiny)
-    return share
+    return np.asarray(between / np.maximum(((rows - centre) ** 2).sum(axis=0), np.finfo(float).tiny))
 
 
 def by_family(removed: Mapping[str, Float64]) -> dict[str, list[str]]:
@@ -90,10 +89,8 @@ def by_family(removed: Mapping[str, Float64]) -> dict[str, list[str]]:
     for language in removed:
         groups.setdefault(family(language), []).append(language)
 
-    def mean(name: str) -> float:
-        return float(np.mean([removed[code][:, 0].mean() for code in groups[name]]))
-
-    return {name: groups[name] for name in sorted(groups, key=mean, reverse=True)}
+    means = {name: np.mean([removed[code][:, 0].mean() for code in members]) for name, members in groups.items()}
+    return {name: groups[name] for name in sorted(groups, key=means.__getitem__, reverse=True)}
 
 
 def separation(removed: Mapping[str, Float64], singular: Float64) -> pd.DataFrame:
@@ -113,10 +110,10 @@ def summary(removed: Mapping[str, Float64]) -> pd.DataFrame:
     """A row per language: family, sentences, mean and standard deviation along each direction."""
     rows = []
     for language, along in removed.items():
-        mean = {f"mean_{k}": value for k, value in enumerate(along.mean(axis=0), 1)}
-        std = {f"std_{k}": value for k, value in enumerate(along.std(axis=0), 1)}
         names = {"language": language, "name": display_name(language), "family": family(language)}
-        rows.append({**names, "sentences": len(along), **mean, **std})
+        of = {"mean": along.mean(axis=0), "std": along.std(axis=0)}
+        along_each = {f"{name}_{k}": value for name, row in of.items() for k, value in enumerate(row, 1)}
+        rows.append({**names, "sentences": len(along), **along_each})
     return pd.DataFrame(rows)
 
 
@@ -127,19 +124,13 @@ def similarities(means: Mapping[str, Float64], basis: Float64) -> pd.DataFrame:
         means: Language to the mean (d,) of its raw vectors, English among them.
         basis: C (d, r), orthonormal columns; C C^T mean is the removed part.
     """
-    others = [language for language in means if language != ENGLISH]
-    rows = np.stack([means[language] for language in (ENGLISH, *others)])
+    codes = sorted(means, key=lambda language: language != ENGLISH)  # English first, the others as they come
+    rows = np.stack([means[language] for language in codes])
     removed = (rows @ basis) @ basis.T
-    return pd.DataFrame(
-        {
-            "language": others,
-            "name": [display_name(language) for language in others],
-            "family": [family(language) for language in others],
-            "syntax": _cosines(syntax([ENGLISH, *others])),
-            "removed": _cosines(removed),
-            "kept": _cosines(rows - removed),
-        }
-    )
+    frame = pd.DataFrame({"language": codes[1:]})
+    frame["name"], frame["family"] = frame["language"].map(display_name), frame["language"].map(family)
+    cosines = {"syntax": _cosines(syntax(codes)), "removed": _cosines(removed), "kept": _cosines(rows - removed)}
+    return frame.assign(**cosines)
 
 
 def _cosines(rows: Float64) -> Float64:
@@ -150,22 +141,14 @@ def _cosines(rows: Float64) -> Float64:
 def correlate(frame: pd.DataFrame) -> pd.DataFrame:
     """Pearson's and Spearman's correlation of the syntactic similarity with that of each part."""
     angular = 1 - 2 / np.pi * np.arccos(frame["syntax"].clip(-1, 1))
+    columns = "part languages pearson p_value spearman pearson_angular cosine_mean cosine_std".split()
     rows = []
     for part in PARTS:
-        pearson = pearsonr(frame["syntax"], frame[part])
-        rows.append(
-            {
-                "part": part,
-                "languages": len(frame),
-                "pearson": pearson.statistic,
-                "p_value": pearson.pvalue,
-                "spearman": spearmanr(frame["syntax"], frame[part]).statistic,
-                "pearson_angular": pearsonr(angular, frame[part]).statistic,
-                "cosine_mean": frame[part].mean(),
-                "cosine_std": frame[part].std(ddof=0),
-            }
-        )
-    return pd.DataFrame(rows)
+        cosines = frame[part]
+        ranked, turned = spearmanr(frame["syntax"], cosines).statistic, pearsonr(angular, cosines).statistic
+        spread = cosines.mean(), cosines.std(ddof=0)
+        rows.append((part, len(frame), *pearsonr(frame["syntax"], cosines), ranked, turned, *spread))
+    return pd.DataFrame(rows, columns=columns)
 
 
 @figures.styled()
@@ -173,15 +156,13 @@ def draw_families(removed: Mapping[str, Float64], backbone: str) -> Figure:
     """One row per family, one column per direction: histograms of the removed components, each of the same height."""
     groups = by_family(removed)
     columns = next(iter(removed.values())).shape[1]
-    figure, axes = figures.canvas(
-        len(groups), columns, width=8, height=1.2 + 0.36 * len(groups), sharex="col", sharey=True
-    )
+    size = {"width": 8.0, "height": 1.2 + 0.36 * len(groups)}
+    figure, axes = figures.canvas(len(groups), columns, **size, sharex="col", sharey=True)
     for k in range(columns):
         pooled = np.concatenate([rows[:, k] for rows in removed.values()])
         low, high = np.quantile(pooled, [0.001, 0.999])
         edges = np.linspace(low, high, BINS)
-        for row, (name, members) in enumerate(groups.items()):
-            axis = axes[row, k]
+        for axis, (name, members) in zip(axes[:, k], groups.items(), strict=True):
             values = np.concatenate([removed[code][:, k] for code in members])
             counts, _ = np.histogram(values.clip(low, high), edges)
             axis.stairs(counts / counts.max(), edges, fill=True, color=figures.COLOURS[0], alpha=0.75)
@@ -211,13 +192,8 @@ def draw_syntax(frame: pd.DataFrame, correlations: pd.DataFrame, backbone: str) 
         slope, start = np.polyfit(frame["syntax"], frame[part], 1)
         ends = np.array([frame["syntax"].min(), frame["syntax"].max()])
         axis.plot(ends, start + slope * ends, color=figures.COLOURS[1], linewidth=1.2)
-        figures.describe(
-            axis,
-            f"{label}: Pearson r = {pearson:.2f}",
-            "syntactic similarity to English (cosine of URIEL's features)",
-            f"cosine of the language means, {part} part",
-        )
-    figure.suptitle(
-        f"Is it syntax that LSAR removes from {backbone}? Each point is a language (ISO 639-3)", fontsize=11
-    )
+        across, up = "syntactic similarity to English (cosine of URIEL's features)", "cosine of the language means"
+        figures.describe(axis, f"{label}: Pearson r = {pearson:.2f}", across, f"{up}, {part} part")
+    title = f"Is it syntax that LSAR removes from {backbone}? Each point is a language (ISO 639-3)"
+    figure.suptitle(title, fontsize=11)
     return figure

@@ -35,16 +35,15 @@ class WikiNews:
 
     def titles(self, language: str) -> tuple[list[str], list[str]]:
         """Titles of the same events in the language and in English, row by row: the paper's WN."""
-        rows = [(event[language][0], event[ENGLISH][0]) for event in self._in_both(language)]
-        return [title for title, _ in rows], [english for _, english in rows]
+        return _sides([(event[language][0], event[ENGLISH][0]) for event in self._in_both(language)])
 
     def halves(self, language: str) -> tuple[list[str], list[str]]:
         """Lower halves of the articles in the language, and their English titles: the paper's WN-text.
 
         Articles without text, or with a single sentence, are left out.
         """
-        rows = [(lower_half(event[language][1]), event[ENGLISH][0]) for event in self._in_both(language)]
-        return [half for half, _ in rows if half], [english for half, english in rows if half]
+        rows = ((lower_half(event[language][1]), event[ENGLISH][0]) for event in self._in_both(language))
+        return _sides([row for row in rows if row[0]])
 
     def _in_both(self, language: str) -> list[Mapping[str, tuple[str, str]]]:
         return [event for event in self.articles.values() if ENGLISH in event and language in event]
@@ -158,7 +157,7 @@ def open_texts() -> tuple[list[MappingText], list[str]]:
 
 def _news_texts() -> list[MappingText]:
     news = open_wikinews()
-    languages = frozenset(code for by_code in news.articles.values() for code in by_code) - {ENGLISH}
+    languages = frozenset[str]().union(*news.articles.values()) - {ENGLISH}
     readers = {"WN": news.titles, "WN-text": news.halves}
     return [MappingText(name, languages, read, False, news.fingerprint) for name, read in readers.items()]
 
@@ -176,19 +175,13 @@ def newstest_pairs() -> Corpus:
     publisher = PUBLISHERS["newstest"]
     root = data_dir()
     files = publisher.layout(root / publisher.folder) if root else {}
-    paired = {
-        language: tuple(file for path in paths if _english(path).is_file() for file in (path, _english(path)))
-        for language, paths in files.items()
-        if language != ENGLISH
-    }
-    paired = {language: paths for language, paths in paired.items() if paths}
+    paired: dict[str, tuple[Path, ...]] = {}
+    for language, path in ((code, path) for code in files if code != ENGLISH for path in files[code]):
+        if (english := path.with_suffix(".en")).is_file():
+            paired[language] = (*paired.get(language, ()), path, english)
     if not paired:
         raise DataError(f"newstest needs {publisher.folder}/ under XALIGN_DATA, in the layout of {publisher.where}.")
     return from_files("newstest_pairs", "pairs", publisher.trains, paired, _read_pairs)
-
-
-def _english(path: Path) -> Path:
-    return path.with_suffix(".en")
 
 
 def _read_pairs(files: tuple[Path, ...]) -> Sides:

@@ -4,16 +4,17 @@ from itertools import chain, permutations, product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, ModelError
-from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.languages import canonical
+from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.migration import MAPS, apply, fit_map
 from xalign_models.ranking.ranks import gold_ranks, normalise
+from xalign_tasks.analyses.base import Study, embed
 
 CORPUS = "ntrex"
 HELD = 500
@@ -24,13 +25,9 @@ EVERY, ALONE = "all languages", "English"
 """Texts to fit maps on: those of all languages of NTREX, or English texts only, as in the index."""
 PAIRS = (500, 2_000, 8_000, 50_000)
 """Numbers of texts that both models encode, capped at the available ones."""
-LANGUAGES = (
-    "afr-Latn", "arb-Arab", "ben-Beng", "bul-Cyrl", "deu-Latn", "ell-Grek", "eng-Latn", "est-Latn", "eus-Latn",
-    "fin-Latn", "fra-Latn", "heb-Hebr", "hin-Deva", "hun-Latn", "ind-Latn", "ita-Latn", "jpn-Jpan", "kat-Geor",
-    "kaz-Cyrl", "swh-Latn", "tha-Thai",
-)  # fmt: skip
+LANGUAGES = tuple(map(canonical, "af ar bn bg de el en et eu fi fr he hi hu id it ja ka kk swh th".split()))
 MORE = "eng-Latn of pairs"
-Vectors = dict[str, npt.NDArray[np.floating[Any]]]
+Vectors = dict[str, AnyFloats]
 
 
 def analyse(request: Request) -> Findings:
@@ -49,20 +46,18 @@ def analyse(request: Request) -> Findings:
     if len(texts[ENGLISH]) < 2 * HELD:
         raise DataError(f"{CORPUS} has {len(texts[ENGLISH])} rows; {2 * HELD} are needed, half of them to score on.")
     texts[MORE] = _more_english(request, set(texts[ENGLISH][-HELD:]))
-    vectors = {name: _vectors(request.load(name), texts) for name in names}
-    rows = [
-        row
-        for old, new in permutations(names, 2)
-        for row in kept(vectors[old], vectors[new], languages, {"index": old, "queries": new})
-    ]
-    return Findings(
-        tables={"migration": pd.DataFrame(rows).round(2)},
-        notes=(
-            "In percent. Queries are NTREX's last 500 sentences in each language; the index has their English sides. "
-            "`kept` is the P@1 of the new model's mapped queries over that of the new model with an index of its own, "
-            "`new`; `old` is the old model alone. Maps are fitted on other sentences.",
-        ),
-        data={CORPUS: corpus.fingerprint(languages), PAIR_CORPUS: corpora.load(PAIR_CORPUS).fingerprint()},
+    vectors = {}
+    for name in names:
+        encoder = request.load(name)
+        vectors[name] = {code: embed(encoder, side, code.split()[0]) for code, side in texts.items()}
+    study = Study({CORPUS: corpus.fingerprint(languages), PAIR_CORPUS: corpora.load(PAIR_CORPUS).fingerprint()})
+    for old, new in permutations(names, 2):
+        rows = kept(vectors[old], vectors[new], languages, {"index": old, "queries": new})
+        study.add("migration", pd.DataFrame(rows).round(2))
+    return study.findings(
+        "In percent. Queries are NTREX's last 500 sentences in each language; the index has their English sides. "
+        "`kept` is the P@1 of the new model's mapped queries over that of the new model with an index of its own, "
+        "`new`; `old` is the old model alone. Maps are fitted on other sentences.",
     )
 
 
@@ -72,15 +67,6 @@ def _more_english(request: Request, held: set[str]) -> list[str]:
     languages = [code for code in request.languages or pairs.languages if code in pairs.languages and code != ENGLISH]
     sides = (pairs.pair(code)[1][: request.rows or PAIR_ROWS] for code in languages)
     return [text for text in dict.fromkeys(chain.from_iterable(sides)) if text not in held]
-
-
-def _vectors(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> Vectors:
-    return {
-        language: normalise(
-            encoder.encode_texts(side, [language.split()[0]] * len(side), progress=f"encode {language}")
-        )
-        for language, side in texts.items()
-    }
 
 
 def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -95,34 +81,29 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
         ALONE: {name: np.concatenate([side[ENGLISH][:-HELD], side[MORE]]) for name, side in sides},
     }
     index = {name: side[ENGLISH][-HELD:] for name, side in sides}
-    unmapped = {
-        language: {"old": _p1(old[language][-HELD:], index["old"]), "new": _p1(new[language][-HELD:], index["new"])}
-        for language in languages
-    }
-    rows = []
+    unmapped = {code: {name: _p1(side[code][-HELD:], index[name]) for name, side in sides} for code in languages}
+    rows: list[dict[str, Any]] = []
 
-    def score(mapped: Vectors, **columns: Any) -> None:
-        for language in languages:
-            precision = _p1(mapped[language], index["old"])
-            own = unmapped[language]["new"]
-            share = 100 * precision / own if own else None
-            rows.append(
-                {**facts, **columns, "language": language, **unmapped[language], "mapped": precision, "kept": share}
-            )
+    def score(mapped: Vectors, method: str, fitted_on: str, pairs: int) -> None:
+        columns = {**facts, "method": method, "fitted_on": fitted_on, "pairs": pairs}
+        for code, alone in unmapped.items():
+            precision = _p1(mapped[code], index["old"])
+            share = 100 * precision / alone["new"] if alone["new"] else None
+            rows.append({**columns, "language": code, **alone, "mapped": precision, "kept": share})
 
     queries = {language: new[language][-HELD:] for language in languages}
     if new[ENGLISH].shape[1] == old[ENGLISH].shape[1]:
-        score(queries, method="no map", fitted_on="nothing", pairs=0)
+        score(queries, "no map", "nothing", 0)
     for method, (fitted_on, text) in product(MAPS, fit.items()):
         order = np.random.default_rng(0).permutation(len(text["old"]))
         for count in sorted({min(count, len(order)) for count in PAIRS}):
             chosen = order[:count]
             layers = fit_map(method, text["new"][chosen], text["old"][chosen])
             mapped = {language: normalise(apply(layers, side)) for language, side in queries.items()}
-            score(mapped, method=method, fitted_on=fitted_on, pairs=count)
+            score(mapped, method, fitted_on, count)
     return rows
 
 
-def _p1(queries: npt.NDArray[Any], index: npt.NDArray[Any]) -> float:
+def _p1(queries: AnyFloats, index: AnyFloats) -> float:
     forward, _ = gold_ranks(np.asarray(queries, np.float32), np.asarray(index, np.float32))
     return float(100 * np.mean(forward == 1))

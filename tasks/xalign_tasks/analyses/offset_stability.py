@@ -13,10 +13,8 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
-from xalign_models.linalg.arrays import Float64
-from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.ranking.ranks import normalise
-from xalign_tasks.analyses.base import LANGUAGES, Study
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_tasks.analyses.base import LANGUAGES, Study, embed, encoders, slug
 from xalign_tasks.lareqa import XQuADR
 
 XQUAD = "xquad"
@@ -24,6 +22,8 @@ CORPORA = ("ntrex", "flores", "tatoeba", "lingua", XQUAD, "udhr")
 ROWS = 300
 HALVES = "two halves of one"
 """Label of the cosine that sampling alone allows: the mean over corpora of that between two halves of a corpus."""
+Sides = tuple[list[str], list[str]]
+"""Sentences of a language, and English ones."""
 
 
 def analyse(request: Request) -> Findings:
@@ -46,14 +46,12 @@ def analyse(request: Request) -> Findings:
         study.data[name] = corpus.fingerprint([*shared, ENGLISH])
     if len(texts) < 2:
         raise DataError(f"Offsets are compared between corpora, and only {len(texts)} is here. {' '.join(study.notes)}")
-    for name in request.named():
-        encoder = request.load(name)
-        model, default = str(encoder.mteb_model_meta.name), encoder.prompts.get("default", "")
+    for model, encoder in encoders(request):
+        default = encoder.prompts.get("default", "")
         for prompt in dict.fromkeys(encoder.prompts.get(side, default) for side in ("query", "document")):
-            frame = study.add(
-                "cosines", stability(texts, partial(embedded, encoder, prompt)), model=model, prompt=prompt
-            )
-            label = f"{model.removeprefix('xalign/')} {prompt.strip(': ')}".strip().replace("/", "__").replace(" ", "-")
+            found = stability(texts, partial(embed, encoder, prompt=prompt))
+            frame = study.add("cosines", found, model=model, prompt=prompt)
+            label = slug(f"{model} {prompt.strip(': ')}".strip()).replace(" ", "-")
             study.figures[label] = draw(frame, f"{model}, prompt {prompt!r}" if prompt else model)
     return study.findings(
         f"The offset of a language is the mean of its unit vectors less that of English, over up to "
@@ -63,12 +61,7 @@ def analyse(request: Request) -> Findings:
     )
 
 
-def embedded(encoder: XAlignEncoder, prompt: str, rows: list[str], language: str) -> Float64:
-    """Unit rows (n, d) of sentences in a language under a prompt."""
-    return normalise(encoder.encode_texts(rows, [language] * len(rows), prompt)).astype(np.float64)
-
-
-def sides(corpus: Corpus, language: str, rows: int) -> tuple[list[str], list[str]]:
+def sides(corpus: Corpus, language: str, rows: int) -> Sides:
     """The first rows of a language and of English: translations of each other where the corpus has them."""
     if corpus.kind == "files":
         side, english = (corpus.rows(code).candidates for code in (language, ENGLISH))
@@ -79,9 +72,7 @@ def sides(corpus: Corpus, language: str, rows: int) -> tuple[list[str], list[str
     return side[:rows], english[:rows]
 
 
-def stability(
-    texts: Mapping[str, Mapping[str, tuple[list[str], list[str]]]], embed: Callable[[list[str], str], Float64]
-) -> pd.DataFrame:
+def stability(texts: Mapping[str, Mapping[str, Sides]], embed: Callable[[list[str], str], AnyFloats]) -> pd.DataFrame:
     """Cosines between the offsets of each language, by pair of corpora, and :data:`HALVES`.
 
     Args:
@@ -90,11 +81,8 @@ def stability(
     """
     rows = []
     for language in dict.fromkeys(code for of_corpus in texts.values() for code in of_corpus):
-        vectors = {
-            name: (embed(of_corpus[language][0], language), embed(of_corpus[language][1], ENGLISH))
-            for name, of_corpus in texts.items()
-            if language in of_corpus
-        }
+        pairs = {name: of_corpus[language] for name, of_corpus in texts.items() if language in of_corpus}
+        vectors = {name: (embed(side, language), embed(english, ENGLISH)) for name, (side, english) in pairs.items()}
         offsets = {name: offset(*pair) for name, pair in vectors.items()}
         halves = [cosine(offset(x[::2], y[::2]), offset(x[1::2], y[1::2])) for x, y in vectors.values()]
         for a, b in combinations(offsets, 2):
@@ -103,10 +91,9 @@ def stability(
     return pd.DataFrame(rows)
 
 
-def offset(x: Float64, y: Float64) -> Float64:
+def offset(x: AnyFloats, y: AnyFloats) -> Float64:
     """Mean of rows ``x`` (n, d) less the mean of rows ``y`` (m, d): (d,)."""
-    difference: Float64 = x.mean(axis=0) - y.mean(axis=0)
-    return difference
+    return np.asarray(x.mean(axis=0, dtype=np.float64) - y.mean(axis=0, dtype=np.float64))
 
 
 def cosine(a: Float64, b: Float64) -> float:

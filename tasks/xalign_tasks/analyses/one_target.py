@@ -10,7 +10,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores
-from xalign_tasks.analyses.base import Study, scored
+from xalign_tasks.analyses.base import Study, scored, slug
 
 TASK = "XQuAD-R"
 MEANS = {
@@ -32,7 +32,7 @@ def analyse(request: Request) -> Findings:
         means = {label: 100 * fmean(table.values(metric).values()) for metric, label in MEANS.items()}
         study.add("summary", [{"model": name, **means}])
         study.add("heat-map", frame.rename_axis("question language").reset_index().assign(model=name))
-        study.figures[name.replace("/", "__")] = draw(frame, name)
+        study.figures[slug(name)] = draw(frame, name)
         study.data[f"{TASK} {full_name}"] = str(table.dataset_revision)
     paper = published_table("lsar-figure-3.csv").groupby(["model", "method"], sort=False)
     for (model, method), part in paper:  # means over the diagonal and off it
@@ -55,9 +55,9 @@ def heat_map(table: TaskScores) -> pd.DataFrame:
 def draw(frame: pd.DataFrame, name: str) -> Figure:
     """The heat map with its numbers."""
     side = 1.8 + 0.48 * len(frame)
-    figure, ((axis,),) = figures.canvas(width=side + 1.2, height=side)
+    labels = "language of the one answer in the pool", "language of the questions"
+    figure, axis = figures.plot(f"{name}: {TASK}", *labels, width=side + 1.2, height=side)
     names = [display_name(code) for code in frame.index]
     image = figures.draw_heat_map(axis, frame.to_numpy(), names, names, (0, 100))
-    figures.describe(axis, f"{name}: {TASK}", "language of the one answer in the pool", "language of the questions")
     figure.colorbar(image, ax=axis, label="mAP in %", shrink=0.85)
     return figure

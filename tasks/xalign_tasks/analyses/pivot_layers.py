@@ -1,7 +1,6 @@
 """How near each language is to English by layer: MEXA, P@1, linear CKA, RSA, on FLORES-200."""
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
@@ -9,7 +8,7 @@ from scipy.stats import rankdata
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
-from xalign_models.linalg.arrays import AnyFloats, unit
+from xalign_models.linalg.arrays import AnyFloats, Float32, unit
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
@@ -41,8 +40,7 @@ def rsa(x: AnyFloats, y: AnyFloats) -> float:
         y: Row-aligned embeddings (n, m).
     """
     upper = np.triu_indices(len(x), 1)
-    ranks = [rankdata((rows @ rows.T)[upper]) for rows in (unit(x), unit(y))]
-    a, b = (side - side.mean() for side in ranks)
+    a, b = (ranks - ranks.mean() for ranks in (rankdata((rows @ rows.T)[upper]) for rows in (unit(x), unit(y))))
     lengths = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / lengths) if lengths else 0.0
 
@@ -95,25 +93,23 @@ def sweep(request: Request, backbone: BackboneSpec, texts: dict[str, list[str]])
     return pd.DataFrame(rows)
 
 
-def compared(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> dict[str, float]:
+def compared(x: Float32, y: Float32) -> dict[str, float]:
     """:data:`MEASURES` of row-aligned vectors (n, d); of the directional ones, the mean of both directions."""
     forward, backward, measures = measured_ranks(normalise(x), normalise(y))
     means = dict(zip(NAMES, measures.mean(axis=0), strict=True))
-    return {
-        "mexa": means["mexa"],
+    means |= {
         "precision_at_1": float(np.mean([forward == 1, backward == 1])),
-        "csls_precision_at_1": means["csls_precision_at_1"],
         "cka": linear_cka(x, y),
         "rsa": rsa(x, y),
     }
+    return {measure: means[measure] for measure in MEASURES}
 
 
 @figures.styled()
 def draw(means: pd.DataFrame, model: str) -> Figure:
     """The means over languages by layer, a line per measure."""
-    figure, ((axis,),) = figures.canvas()
+    figure, axis = figures.plot(f"{model}: nearness to English", "layer (0: the embeddings)", "mean over languages")
     figures.draw_lines(axis, {label: (means["layer"], means[measure]) for measure, label in MEASURES.items()})
     figure.legend(loc="outside right center")  # lines may run anywhere
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    figures.describe(axis, f"{model}: nearness to English", "layer (0: the embeddings)", "mean over languages")
+    axis.locator_params(axis="x", integer=True)
     return figure

@@ -16,6 +16,7 @@ from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.paths import data_dir
 from xalign_models.portable.loading import load_map
 from xalign_models.ranking.ranks import normalise
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.lareqa.reader import Side, read_file
 from xalign_tasks.lareqa.task import XQuADR
 
@@ -66,7 +67,7 @@ def analyse(request: Request) -> Findings:
     english = texts[ENGLISH]
     paragraphs = list(dict.fromkeys(english.contexts))
     place = {context: number for number, context in enumerate(paragraphs)}
-    rows = []
+    study = Study()
     for unit, documents, gold in (
         ("sentences", english.candidates, english.answers),
         ("paragraphs", paragraphs, {key: place[english.contexts[at]] for key, at in english.answers.items()}),
@@ -79,11 +80,10 @@ def analyse(request: Request) -> Findings:
             new = _vectors(queries, asked, "query")
             ways = {"the index's model": (_vectors(index, asked), indexed), "map": (maps.transform(new, code), indexed),
                     "map without means": (maps.transform(new, ENGLISH), indexed), "new index": (new, own)}  # fmt: skip
-            for way, (vectors, stored) in ways.items():
-                rows.append({"index": unit, "queries": way, "language": code, **scores(vectors, stored, answers)})
-    return Findings(
-        tables={"xquad": pd.DataFrame(rows).round(2)},
-        notes=(f"In percent. {fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out.",),
+            rows = [{"queries": way, "language": code, **scores(*sides, answers)} for way, sides in ways.items()]
+            study.add("xquad", pd.DataFrame(rows).round(2), index=unit)
+    return study.findings(
+        f"In percent. {fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
     )
 
 
@@ -95,5 +95,4 @@ def scores(queries: AnyFloats, index: AnyFloats, gold: Any) -> dict[str, float]:
 
 
 def _vectors(encoder: XAlignEncoder, texts: list[str], prompt: str = "") -> Float32:
-    vectors: Float32 = normalise(encoder.raw.encode(texts, encoder.prompts.get(prompt, "")))
-    return vectors
+    return normalise(encoder.raw.encode(texts, encoder.prompts.get(prompt, "")))

@@ -13,6 +13,7 @@ from xalign_models.corpora import file_digest
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.reasoning import mgsm, xcsqa
 from xalign_tasks.reasoning.solvers import Solver
 
@@ -31,48 +32,40 @@ def _analyse(
     request: Request, task: str, data: Any, answer: Callable[[Solver, list[Any], str], list[bool]], published: str
 ) -> Findings:
     files: dict[str, Path] = data.languages()
-    wanted = files if request.languages is None else request.languages
-    chosen = {language: path for language, path in files.items() if language in wanted}
+    chosen = {code: path for code, path in files.items() if code in (request.languages or files)}
     if not chosen:
         raise LanguageError(f"{task} has {', '.join(files)}; choose among these with --languages.")
-    rows = []
+    study = Study({f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()})
     for name in request.named():
         solver = Solver(name, request.device)
         for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
             right = answer(solver, data.read(path)[: request.rows], language)
             score = {"accuracy": 100 * sum(right) / len(right), "questions": len(right)}
-            rows.append({"model": solver.name, "language": language, **score})
-    scored = pd.DataFrame(rows)
+            study.add("accuracy", [{"language": language, **score}], model=solver.name)
+    scored = pd.concat(study.tables["accuracy"])
+    study.figures["accuracy"] = draw(scored, task)
     means = scored.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
-    scored = pd.concat([scored, means.reset_index().assign(language="average")], ignore_index=True)
-    paper = published_table(published)
-    paper = paper.assign(model=paper["model"] + " [paper]", language=paper["subset"], accuracy=paper["value"])
-    table = pd.concat([scored, paper[["model", "language", "accuracy"]]], ignore_index=True)
-    wide = table.pivot_table(index="language", columns="model", values="accuracy", sort=False).reset_index()
-    notes = (
+    average = study.add("accuracy", means.reset_index().assign(language="average")[[*scored.columns]])
+    paper = published_table(published).rename(columns={"subset": "language", "value": "accuracy"})
+    table = pd.concat([scored, average, paper.assign(model=paper["model"] + " [paper]")], ignore_index=True)
+    study.add("beside the paper", table.pivot_table("accuracy", "language", "model", sort=False).reset_index())
+    return study.findings(
         "A LiRA answers with its English model, which reads the translation that the actor chooses under the question.",
         "The papers' averages are as printed, over their own languages.",
-    )
-    return Findings(
-        {"accuracy": scored, "beside the paper": wide},
-        {"accuracy": draw(scored, task)},
-        notes,
-        {f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()},
     )
 
 
 @figures.styled()
 def draw(table: pd.DataFrame, task: str) -> Any:
     """A line of dots per model over the languages."""
-    codes = [code for code in dict.fromkeys(table["language"]) if code != "average"]
-    figure, ((axis,),) = figures.canvas(width=max(6.0, 0.8 * len(codes) + 2))
+    width = max(6.0, 0.8 * table["language"].nunique() + 2)
+    figure, axis = figures.plot(f"{task}: accuracy by language", "", "right answers in %", width=width)
     points = {
-        model: ([display_name(code) for code in part["language"]], part["accuracy"])
-        for model, part in table[table["language"] != "average"].groupby("model", sort=False)
+        model: (part["language"].map(display_name), part["accuracy"])
+        for model, part in table.groupby("model", sort=False)
     }
     figures.draw_lines(axis, points, linestyle="")
     axis.set_ylim(bottom=0)
     axis.tick_params(axis="x", rotation=45)
     axis.legend()
-    figures.describe(axis, f"{task}: accuracy by language", "", "right answers in %")
     return figure

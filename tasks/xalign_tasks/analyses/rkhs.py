@@ -14,8 +14,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec
-from xalign_models.published import published_table
-from xalign_tasks.analyses.base import statistics
+from xalign_tasks.analyses.base import published_rows, statistics
 from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
 
 ROWS = 4000
@@ -39,8 +38,7 @@ def analyse(request: Request) -> Findings:
             study.add("statistics", [statistics(frame["norm"].to_numpy(), COLUMNS)], **labels)
             study.add("lengths", by_length(frame), **labels)
         study.figures[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
-    wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
-    wide = wide.reset_index().rename(columns=lambda column: column.removeprefix("norm_"))
+    wide = published_rows("lira-table-06.csv", "model").rename(columns=lambda column: column.removeprefix("norm_"))
     names = wide.pop("model") + " [paper]"
     study.add("statistics", wide, model=names, tokens="", text=PUBLISHED)
     return study.findings(
@@ -50,6 +48,7 @@ def analyse(request: Request) -> Findings:
     )
 
 
+@torch.inference_mode()
 def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Norm and length in tokens of each text, by policy for special tokens.
 
@@ -62,11 +61,10 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     embedding, special = first.model.get_input_embeddings(), set(first._special_ids())
     ids = first.tokenizer(list(texts), truncation=True, max_length=MOST_TOKENS)["input_ids"]
     frames: dict[str, pd.DataFrame] = {}
-    with torch.inference_mode():
-        for policy, with_special in POLICIES.items():
-            tokens = [[token for token in row if with_special or token not in special] or row for row in ids]
-            norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
-            frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
+    for policy, with_special in POLICIES.items():
+        tokens = [[token for token in row if with_special or token not in special] or row for row in ids]
+        norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
+        frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
     return frames
 
 
@@ -87,10 +85,9 @@ def draw(norms_by_policy: dict[str, pd.DataFrame], backbone: str, text: str) -> 
     """Histograms of norms, and norms by length."""
     figure, ((left, right),) = figures.canvas(1, 2, width=10.0)
     for index, (policy, frame) in enumerate(norms_by_policy.items()):
-        colour = figures.look(index)["color"]
-        style = "-" if index == 0 else "--"
-        figures.draw_histogram(left, frame["norm"], index, policy, bins=40, linestyle=style)
-        figures.draw_points(right, frame["length"], frame["norm"], s=8, alpha=0.5, color=colour, linewidths=0)
+        look = {"s": 8, "alpha": 0.5, "color": figures.COLOURS[index], "linewidths": 0}
+        figures.draw_histogram(left, frame["norm"], index, policy, bins=40, linestyle=figures.LINES[index])
+        figures.draw_points(right, frame["length"], frame["norm"], **look)
     left.legend()
     right.set_xscale("log")
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -1,10 +1,10 @@
 """A multilingual pool in the plane by PCA and t-SNE, one panel per model (LSAR's Figure 2, LUSIFER's Figure 6)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
@@ -14,18 +14,15 @@ from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
-from xalign_models.linalg.arrays import Float32, Float64, Mask
+from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.names import find_spec
-from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
-from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.base import Study, embed
 from xalign_tasks.analyses.spaces import PAPERS_FIT
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 """The languages of LSAR's Figure 2."""
-ROWS = 200
-SEED = 0
-PERPLEXITY = 30.0
+ROWS, SEED, PERPLEXITY = 200, 0, 30.0
 
 
 def analyse(request: Request) -> Findings:
@@ -50,8 +47,7 @@ def analyse(request: Request) -> Findings:
     for model in before_and_after(request.named()):
         encoder = request.load(model)
         name = str(encoder.mteb_model_meta.name)
-        sides = [encoder.encode_texts(side, [code] * len(side), progress=code) for code, side in texts.items()]
-        vectors = normalise(np.concatenate(sides))
+        vectors = np.concatenate([embed(encoder, side, code) for code, side in texts.items()])
         panels[name] = project(vectors)
         study.add("mixing", [mixing(vectors, labels, meanings)], model=name)
         for how, plane in panels[name].items():
@@ -116,26 +112,18 @@ def draw(
     names, hows = list(panels), list(next(iter(panels.values())))
     group, meaning = np.asarray(labels), np.asarray(meanings)
     figure, axes = figures.canvas(len(hows), len(names), width=5 * len(names), height=0.6 + 4.4 * len(hows))
-    for column, name in enumerate(names):
-        for row, how in enumerate(hows):
-            axis, plane = axes[row, column], panels[name][how]
-            chosen = plane[meaning == highlighted]
-            axis.plot(*np.concatenate([chosen, chosen[:1]]).T, color="#000000", linewidth=1, zorder=3)
-            for index, label in enumerate(dict.fromkeys(labels)):
-                _points(axis, plane, group == label, meaning == highlighted, index, label)
-            figures.describe(axis, name.removeprefix("xalign/"), f"{how}, first axis", f"{how}, second axis")
+    for axis, (name, how) in zip(axes.T.ravel().tolist(), product(names, hows), strict=True):
+        plane, large = panels[name][how], meaning == highlighted
+        axis.plot(*np.concatenate([plane[large], plane[large][:1]]).T, color="#000000", linewidth=1, zorder=3)
+        for index, label in enumerate(dict.fromkeys(labels)):
+            look = {key: value for key, value in figures.look(index).items() if key != "linestyle"}
+            text, mine = display_name(label) if is_canonical(label) else label, group == label
+            axis.scatter(*plane[mine & ~large].T, s=14, alpha=0.55, linewidths=0, label=text, **look)
+            axis.scatter(*plane[mine & large].T, s=110, edgecolors="#000000", linewidths=1.2, zorder=4, **look)
+        figures.describe(axis, name.removeprefix("xalign/"), f"{how}, first axis", f"{how}, second axis")
     handles, texts = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=4, markerscale=2)
     figure.suptitle(
         "A mixed pool of sentences in the plane. Large and connected: one sentence and its translations", fontsize=11
     )
     return figure
-
-
-def _points(axis: Axes, plane: Float64, mine: Mask, large: Mask, index: int, label: str) -> None:
-    look = {key: value for key, value in figures.look(index).items() if key != "linestyle"}
-    text = display_name(label) if is_canonical(label) else label
-    x, y = plane[mine & ~large].T
-    axis.scatter(x, y, s=14, alpha=0.55, linewidths=0, label=text, **look)
-    x, y = plane[mine & large].T
-    axis.scatter(x, y, s=110, edgecolors="#000000", linewidths=1.2, zorder=4, **look)

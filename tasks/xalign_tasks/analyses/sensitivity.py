@@ -12,11 +12,12 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import XAlignError
+from xalign_models.generation.journal import batched
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_tasks.analyses.base import Study, flores
+from xalign_models.ranking.ranks import gold_ranks
+from xalign_tasks.analyses.base import Study, embed, encoders, flores
 
 LANGUAGES = tuple(canonical(code) for code in "de es ru ar zh hi tr sw".split())
 ROWS = 400
@@ -37,8 +38,7 @@ def analyse(request: Request) -> Findings:
     """P@1 on FLORES-200 with English, for each model as registered and under each variation."""
     texts, data = flores(request, LANGUAGES, ROWS)
     study = Study(data)
-    for name in request.named():
-        encoder = request.load(name)
+    for name, (model, encoder) in zip(request.named(), encoders(request), strict=True):
         without_store = load_encoder(name, device=request.device)  # the store has vectors from larger batches
         precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(without_store, texts, batch_size=1)}
         for variation, fields in VARIATIONS.items():
@@ -47,7 +47,7 @@ def analyse(request: Request) -> Findings:
                 precisions[variation] = precision(changed, texts)
             except XAlignError as error:
                 study.notes.append(f"{name}, {variation}: not measured. {error}")
-        study.add("changes", changes(precisions), model=str(encoder.mteb_model_meta.name))
+        study.add("changes", changes(precisions), model=model)
     table = pd.concat(study.tables["changes"], ignore_index=True)
     if table["model"].nunique() > 1:
         study.add("order", order(table))
@@ -61,20 +61,12 @@ def analyse(request: Request) -> Findings:
 
 def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size: int | None = None) -> pd.Series:
     """P@1 with English, in %, the mean of both directions, by language."""
-
-    def vectors(language: str) -> np.ndarray:
-        sentences = texts[language]
-        step = batch_size or len(sentences)
-        parts = [sentences[start : start + step] for start in range(0, len(sentences), step)]
-        return normalise(np.concatenate([encoder.encode_texts(part, [language] * len(part)) for part in parts]))
-
-    english = vectors(ENGLISH)
-    scores = {
-        language: 100 * float(np.mean([ranks == 1 for ranks in gold_ranks(vectors(language), english)]))
-        for language in texts
-        if language != ENGLISH
+    vectors = {
+        code: np.concatenate([embed(encoder, part, code) for part in batched(side, batch_size or len(side))])
+        for code, side in texts.items()
     }
-    return pd.Series(scores)
+    english = vectors.pop(ENGLISH)
+    return pd.Series({code: 100 * float(np.mean(np.equal(gold_ranks(x, english), 1))) for code, x in vectors.items()})
 
 
 def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
@@ -90,18 +82,14 @@ def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
 
 def order(table: pd.DataFrame) -> pd.DataFrame:
     """Number of pairs of models that change places under each variation, among those measured under it."""
-    means = table.pivot(index="variation", columns="model", values="P@1")
-    rows = []
-    for variation in table["variation"].unique():
-        if variation == REGISTERED:
-            continue
-        pairs = [pair for pair in combinations(means.columns, 2) if means.loc[variation, list(pair)].notna().all()]
-        before, after = (
-            [np.sign(means.loc[name, a] - means.loc[name, b]) for a, b in pairs] for name in (REGISTERED, variation)
+    means = table.pivot_table(index="variation", columns="model", values="P@1", sort=False).sort_index(axis=1)
+    before, rows = means.loc[REGISTERED], []
+    for variation, after in means.drop(REGISTERED).iterrows():
+        pairs = list(combinations(after.dropna().index, 2))
+        turned = [f"{a} and {b}" for a, b in pairs if (before[a] - before[b]) * (after[a] - after[b]) < 0]
+        rows.append(
+            {"variation": variation, "pairs": len(pairs), "changed places": len(turned), "which": "; ".join(turned)}
         )
-        turned = [pair for pair, sign, other in zip(pairs, before, after, strict=True) if sign * other < 0]
-        which = "; ".join(" and ".join(pair) for pair in turned)
-        rows.append({"variation": variation, "pairs": len(pairs), "changed places": len(turned), "which": which})
     return pd.DataFrame(rows)
 
 
@@ -110,15 +98,13 @@ def draw(table: pd.DataFrame) -> Figure:
     """A row of the figure per variation, a point per model: the change of its mean."""
     shown = table[table["variation"] != REGISTERED]
     names = list(dict.fromkeys(shown["variation"]))
-    figure, ((axis,),) = figures.canvas(height=1.5 + 0.4 * len(names))
-    points = {
-        str(model): (rows["change"], [names.index(name) for name in rows["variation"]])
-        for model, rows in shown.groupby("model", sort=False)
-    }
+    title = "What reading the text otherwise changes"
+    figure, axis = figures.plot(title, "change of P@1, in points", "", height=1.5 + 0.4 * len(names))
+    models = shown.groupby("model", sort=False)
+    points = {str(model): (rows["change"], rows["variation"].map(names.index)) for model, rows in models}
     figures.draw_lines(axis, points, linestyle="none")
     axis.axvline(0, linestyle=":", color="grey")
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.legend()
-    figures.describe(axis, "What reading the text otherwise changes", "change of P@1, in points", "")
     return figure

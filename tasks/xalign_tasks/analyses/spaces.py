@@ -42,6 +42,11 @@ class Vectors:
         prompt = loading.prompt_in(loading.open_backbone(self.backbone).prompts, language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
 
+    def pairs(self, tatoeba: Tatoeba) -> Iterator[tuple[str, Float32, Float32]]:
+        """(language, raw vectors of its sentences, those of their English translations)."""
+        for language, side, english in tatoeba.pairs():
+            yield language, self.embed(side, language), self.embed(english, ENGLISH)
+
 
 @dataclass(frozen=True)
 class Space(Vectors):

@@ -13,6 +13,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.linalg.arrays import Float64
 from xalign_models.ranking.ranks import normalise
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.analyses.ready_map import sides
 
 RATE = 0.01
@@ -25,39 +26,36 @@ def analyse(request: Request) -> Findings:
         ModelError: No model was named.
         DataError: XQuAD-R is missing.
     """
-    texts = sides()
+    texts, study = sides(), Study()
     half = {code: len(side.questions) // 2 for code, side in texts.items()}
-    rows: list[dict[str, Any]] = []
+    answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
     for name in request.named():
         encoder = request.load(name)
         asked, stored = (encoder.prompts.get(role, "") for role in ("query", "passage"))
         questions = {code: encoder.raw.encode([*side.questions.values()], asked) for code, side in texts.items()}
         sentences = {code: encoder.raw.encode(side.candidates, stored) for code, side in texts.items()}
-        answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
-        fit = {code: part[: half[code]] for code, part in questions.items()}
-        fit_stored = {code: part[: answers[code][half[code]]] for code, part in sentences.items()}
+        ends = (half, {code: answers[code][half[code]] for code in texts})
         for space in ("raw", "centred"):
-            centre = {code: [part.mean(axis=0) * (space == "centred") for part in (fit[code], fit_stored[code])]
-                      for code in texts}  # fmt: skip
-            unit = [{code: normalise(vectors - centre[code][place]) for code, vectors in part.items()}
-                    for place, part in ((0, questions), (1, sentences), (0, fit), (1, fit_stored))]  # fmt: skip
-            thresholds = Thresholds.fit(*unit[2:])
+            whole, fit = [], []
+            for part, end in zip((questions, sentences), ends, strict=True):
+                centre = {code: rows[: end[code]].mean(axis=0) * (space == "centred") for code, rows in part.items()}
+                whole.append({code: normalise(rows - centre[code]) for code, rows in part.items()})
+                fit.append({code: rows[: end[code]] for code, rows in whole[-1].items()})
+            thresholds = Thresholds.fit(*fit)
             rng = np.random.default_rng(1)
-            x, y = (part[ENGLISH][rng.integers(len(part[ENGLISH]), size=50_000)] for part in unit[2:])
+            x, y = (part[ENGLISH][rng.integers(len(part[ENGLISH]), size=50_000)] for part in fit)
             english = np.quantile((x * y).sum(axis=1), 1 - RATE)
+            rows = []
             for query, document in product(texts, texts):
                 gold = answers[document][half[query] :]
-                scores = np.asarray(unit[0][query][half[query] :] @ unit[1][document][gold].T, np.float64)
+                scores = np.asarray(whole[0][query][half[query] :] @ whole[1][document][gold].T, np.float64)
                 standard = thresholds.standardise(scores, query, document)
                 for way, above in (("English", scores > english), ("standardised", standard > thresholds.at(RATE))):
-                    rows.append({"model": name, "vectors": space, "threshold": way, "query": query,
-                                 "document": document, **rates(above, gold)})  # fmt: skip
-    return Findings(
-        tables={"pairs": pd.DataFrame(rows).round(2)},
-        notes=(
-            "In percent. The thresholds allow 1% of unrelated pairs of a question and a sentence, in English or every "
-            "pair of languages. They come from the first half of the paragraphs, unlabelled; the second is scored.",
-        ),
+                    rows.append({"threshold": way, "query": query, "document": document, **rates(above, gold)})
+            study.add("pairs", pd.DataFrame(rows).round(2), model=name, vectors=space)
+    return study.findings(
+        "In percent. The thresholds allow 1% of unrelated pairs of a question and a sentence, in English or every "
+        "pair of languages. They come from the first half of the paragraphs, unlabelled; the second is scored."
     )
 
 

@@ -45,7 +45,7 @@ class Reads:
     def __init__(self, english, blind):
         self.english, self.blind = english, blind
 
-    def encode_texts(self, texts, languages, **_):
+    def encode_texts(self, texts, languages, *_):
         rng = np.random.default_rng(0)
         content = {text: rng.standard_normal(16) for text in self.english}
         forms = {
