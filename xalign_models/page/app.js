@@ -79,14 +79,6 @@ function App() {
   const first = (state.view === "published" && columns.find((column) => printedFor(column).length)) || columns[0];
   const column = Math.max(0, state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (first ?? 0));
   const task = DATA.columns[column].task;
-  const tasks =
-    isBoard && state.language !== ""
-      ? [...DATA.tasks.keys()]
-      : ["languages", "pairs"].includes(state.view)
-        ? [task]
-        : [];
-  const numbers = useUnpacked(tasks.map((task) => `values-${task}`));
-  const values = numbers && Object.fromEntries(tasks.map((task, index) => [task, numbers[index]]));
   const list = (all, names) => [["", all], ...unique(names).map((name) => [name, name])];
   const languages = byName(OWN_LANGUAGES).map((label) => [
     String(label),
@@ -124,7 +116,7 @@ function App() {
     const [label, options] = choices[field];
     return html`<${Choice} key=${field} label=${label} value=${value} options=${options} onChange=${(value) => change({ [field]: value })} />`;
   };
-  const given = { rows, columns, column, task, state, change, values, open: (row, cell) => setAt([row, cell]) };
+  const given = { rows, columns, column, task, state, change, open: (row, cell) => setAt([row, cell]) };
   return html`<header><div><h1>xalign board</h1>
       <p>How well text embeddings agree across languages, before and after alignment: ${counted(new Set(rowsOf(0).map(({ name }) => name)).size, "model")}, ${VIEWS.studies ? `${counted(new Set(rowsOf(1).map(({ name }) => name)).size, "study").replace("studys", "studies")} of them (ablations, seeds, controls), ` : ""}${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
@@ -139,7 +131,7 @@ function App() {
         : ""
     }
     <main id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !view.filters.length ? html`<${view.show} ...${given} />` : html`<p>No model fits this choice.</p>`}</main>
-    <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} values=${values} close=${() => setAt(null)} key=${at && at.join()} />`;
+    <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} close=${() => setAt(null)} key=${at && at.join()} />`;
 }
 // The title is painted before the tables are made.
 requestAnimationFrame(() =>

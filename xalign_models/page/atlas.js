@@ -40,7 +40,6 @@ function AtlasView({ state, change }) {
   const [at, setAt] = useState(null);
   const { columns, source, statistics, models, revisions, versions } = DATA.atlas;
   const index = Math.min(Number(state.column) || 0, columns.length - 1);
-  const read = useUnpacked([index], columnAt);
   const label = state.language === "" ? null : Number(state.language);
   const about = columns[index],
     place = label === null ? -1 : about.languages.indexOf(label);
@@ -51,8 +50,7 @@ function AtlasView({ state, change }) {
   const choices = html`<div class="choices">
     <${Choice} label="Task" wide value=${String(index)} options=${columns.map((one, key) => [String(key), columnName(one)])} onChange=${(column) => change({ column })} />
     <${Choice} label="Language" value=${place < 0 ? "" : state.language} options=${options} onChange=${(language) => change({ language })} /></div>`;
-  if (!read) return html`${choices}<p>Reading scores …</p>`;
-  const [column] = read;
+  const column = columnAt(index);
   const heads =
     place < 0
       ? statistics.map(([name, meaning], which) => [name, meaning, (model) => column.statistic(model, which)])
@@ -144,7 +142,7 @@ function ChooseView({ state: given, change }) {
   const state = { ...given, wanted: given.wanted.trim() ? given.wanted : OWN() };
   const { languages, models } = DATA.atlas;
   const wish = wishOf(state);
-  const read = useUnpacked(["atlas-table"], readTable);
+  const table = useMemo(readTable, []);
   const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
   const add = (label) => change({ wanted: [given.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
   const choosable = byName(languages.filter((label) => named(label)[1]));
@@ -160,8 +158,7 @@ function ChooseView({ state: given, change }) {
     <${Choice} label="Tasks trained on" value=${state.adjusted} options=${[["", "as scored"], ["1", "less the gain of training"]]} onChange=${(adjusted) => change({ adjusted })} /></form>
     ${wish.wrong.map((line) => html`<p class="down" role="alert">${line}</p>`)}`;
   if (!wish.languages.length) return html`${form}<p class="lead">Name a language that the atlas knows.</p>`;
-  if (!read) return html`${form}<p>Reading scores …</p>`;
-  return html`${form}<${Ranking} wish=${wish} table=${read[0]} own=${!given.wanted.trim()} />`;
+  return html`${form}<${Ranking} wish=${wish} table=${table} own=${!given.wanted.trim()} />`;
 }
 
 const bytes = (count) => (!count ? "?" : count >= 1e9 ? `${(count / 1e9).toFixed(1)}\u00a0GB` : `${Math.round(count / 1e6)}\u00a0MB`);

@@ -5,7 +5,7 @@ function ScoreCell({ cell, row, column, mode }) {
   const direction = !isSure(cell) ? "chance" : cell.difference > 0 ? "up" : "down";
   const change = cell.difference === null ? "" : direction;
   const part = cell.other_text ? " ≠" : cell.covered ? ` ${cell.covered}/${cell.of}` : "";
-  const small = (cell.difference === null ? "" : points(cell.difference) + markOf(cell)) + part;
+  const small = (cell.difference === null ? "" : points(cell.difference) + (cell.mark ?? "")) + part;
   const same = cell.same == null ? "" : `same ${points(cell.same)}`;
   const lead = mode === "difference" ? small || "–" : percent(cell.score) + (cell.fitted ? "†" : "");
   return html`<td ...${place} class=${`${cell.best ? "best" : ""} ${cell.tied ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
@@ -42,18 +42,17 @@ function lines(rows, sort, cells) {
   return made;
 }
 
-function BoardView({ rows, columns, state, values, open }) {
+function BoardView({ rows, columns, state, open }) {
   const [sort, setSort] = useState(null);
   const prompts = rows.some((row) => DATA.rows[row].prompt) ? 1 : 0; // whether the prompt is the first column
   const label = state.language === "" ? null : Number(state.language);
   const cell = (row, column) => {
     if (label === null) return cellOf(row, column);
-    if (!values) return null;
     const { task, name } = DATA.columns[column],
       heading = name.slice(DATA.tasks[task].name.length + 1);
-    const score = inLanguage(values, row, task, label, heading);
+    const score = inLanguage(row, task, label, heading);
     const [base, kind] = plainOf(row, task) ?? [];
-    const plain = base === undefined ? null : inLanguage(values, base, task, label, heading, kind);
+    const plain = base === undefined ? null : inLanguage(base, task, label, heading, kind);
     return score === null ? null : { score, difference: plain === null ? null : score - plain };
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
@@ -82,7 +81,7 @@ function BoardView({ rows, columns, state, values, open }) {
 }
 
 // A cell's facts, or a row's where the column is -1.
-function Detail({ at, close, label, values }) {
+function Detail({ at, close, label }) {
   if (!at) return null;
   const [row, column] = at,
     whole = column < 0;
@@ -92,13 +91,12 @@ function Detail({ at, close, label, values }) {
   if (!cells.length) return html`<${Facts} title=${title} facts=${[]} close=${close} />`;
   const cell = cellOf(row, cells[0]),
     { model, machine, interval, score_interval, ranks } = cell;
-  const inChosen = () => percent(inLanguage(values, row, DATA.columns[column].task, label));
+  const inChosen = () => percent(inLanguage(row, DATA.columns[column].task, label));
   const between = (ends, shown) => (ends ? ` (95% interval ${ends.map(shown).join(" to ")})` : "");
-  const verdict = DATA.tests[cell.test ?? 0][1];
   const ofTask = [
     ["Score, mean over languages", `${percent(cell.score)} %${between(score_interval, percent)}`],
-    ["Score in the language chosen", label !== null && values && !whole && `${languageName(label)}: ${inChosen()} %`],
-    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${between(interval, points)}, ${verdict}`],
+    ["Score in the language chosen", label !== null && !whole && `${languageName(label)}: ${inChosen()} %`],
+    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${between(interval, points)}, ${cell.verdict}`],
     ["Against plain within a language", cell.same != null && `${points(cell.same)} points`],
     [
       "Rank",
@@ -110,14 +108,14 @@ function Detail({ at, close, label, values }) {
       "Contamination",
       cell.fitted ? "† the model was fitted or trained on this task's text" : "not known to have seen this task's text",
     ],
-    ["Data revision", DATA.data[cell.data]],
+    ["Data revision", cell.data],
     ["Task", task.description || task.name],
   ];
-  const versions = Object.entries(DATA.versions[machine.version] || {}).filter(([, version]) => version);
+  const versions = Object.entries(machine.versions || {}).filter(([, version]) => version);
   const facts = [
     ...(whole ? [] : ofTask),
     ["Model revision", model.revision],
-    ["Date", new Date(cell.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
+    ["Date", cell.date],
     ["Hardware", machine.hardware],
     ["Versions", versions.map((version) => version.join(" ")).join(", ")],
     ["Parameters", model.parameters && model.parameters.toLocaleString("en")],
@@ -130,20 +128,19 @@ function Detail({ at, close, label, values }) {
   return html`<${Facts} title=${title} facts=${facts} close=${close} />`;
 }
 
-function LanguagesView({ rows, task, state, change, values }) {
+function LanguagesView({ rows, task, state, change }) {
   const [sort, setSort] = useState(null);
-  if (!values) return html`<p>Reading scores …</p>`;
   const blocks = blocksOf(task, "languages");
   const block = blocks.find((one) => one.heading === state.heading) || blocks[0];
   if (!block) return html`<p>This task has no scores by language.</p>`;
   const relative = state.mode === "difference";
   const value = (row, j) => {
     const i = block.rows.indexOf(row),
-      found = i < 0 ? null : valueOf(values, block, i, j);
+      found = i < 0 ? null : valueOf(block, i, j);
     if (!relative || found === null) return found;
     const [base, kind] = plainOf(row, task) ?? [];
     const other = blocksOf(task, kind).find((one) => one.heading === block.heading && one.rows.includes(base));
-    const plain = other ? valueOf(values, other, other.rows.indexOf(base), j) : null;
+    const plain = other ? valueOf(other, other.rows.indexOf(base), j) : null;
     return plain === null ? null : Math.round(10 * (found - plain)) / 10;
   };
   const having = rows.filter((row) => block.rows.includes(row));
@@ -170,8 +167,7 @@ function LanguagesView({ rows, task, state, change, values }) {
       sort=${sort} onSort=${(column) => setSort(turn(sort, column))} />`;
 }
 
-function PairsView({ rows, task, state, change, values }) {
-  if (!values) return html`<p>Reading scores …</p>`;
+function PairsView({ rows, task, state, change }) {
   const after = blocksOf(task, "pairs").find((block) => block.heading === "after");
   if (!after)
     return html`<p>This task is not scored by pairs of languages, or it has too many languages for a matrix.</p>`;
@@ -186,7 +182,7 @@ function PairsView({ rows, task, state, change, values }) {
   const left = studied ? [studied, row, "before a rotation"] : [after, base, "unaligned backbone"];
   const colour = ramp([0, 100], false),
     size = after.labels.length;
-  const score = (block, one, a, b) => (a === b ? null : valueOf(values, block, block.rows.indexOf(one), a * size + b));
+  const score = (block, one, a, b) => (a === b ? null : valueOf(block, block.rows.indexOf(one), a * size + b));
   const drawn = [left, [after, row, studied ? "after a rotation" : "aligned"]].filter(
     ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
   );
