@@ -36,7 +36,6 @@ function aboutModel(about) {
 }
 
 function AtlasView({ state, change }) {
-  const [sort, setSort] = useState({ column: 0, down: true });
   const [at, setAt] = useState(null);
   const { columns, source, statistics, models, revisions, versions } = DATA.atlas;
   const index = Math.min(Number(state.column) || 0, columns.length - 1);
@@ -56,17 +55,19 @@ function AtlasView({ state, change }) {
       ? statistics.map(([name, meaning], which) => [name, meaning, (model) => column.statistic(model, which)])
       : PAIRINGS.map(([name, meaning], kind) => [name, meaning, (model) => column.score(model, place, kind)]);
   const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
+  const [sort, turn] = ordering({ state, change }, used.map(([head]) => head), `down:${used[0]?.[0]}`);
   const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
   const name = (model) => models[column.models[model]].name;
   const isOwn = (model) => column.measured.includes(model);
   const order = sorted(having, sort, (model) => {
     if (sort.column < 0) return name(model);
-    const value = used[Math.min(sort.column, used.length - 1)]?.[2](model);
-    return known(value ?? NaN) ? value : null;
+    const value = used[sort.column][2](model);
+    return known(value) ? value : null;
   });
   const left = column.models.length - having.length;
   return html`${choices}
-    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. The columns are explained below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
+    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. " : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`}</p>
+    <p class="more">The columns are explained below. Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
     <${Grid} caption="Models of the atlas" corner="model" heads=${used.map(([head, meaning]) => html`<abbr title=${meaning}>${head}</abbr>`)}
       rows=${order.map((model) => ({
         key: model,
@@ -74,7 +75,7 @@ function AtlasView({ state, change }) {
         head: html`<bdi>${name(model)}</bdi>${isOwn(model) ? html`<small>measured here</small>` : ""}`,
         cells: used.map(([, , value]) => html`<td tabindex="-1" data-row=${model}>${share(value(model))}</td>`),
       }))}
-      sort=${sort} onSort=${(head) => setSort(turn(sort, head))} onOpen=${setAt} />
+      sort=${sort} onSort=${turn} onOpen=${setAt} />
     <dl>${used.map(([head, meaning]) => html`<dt>${head}</dt><dd>${meaning}</dd>`)}</dl>
     ${
       at === null || at >= column.models.length
@@ -147,9 +148,9 @@ function ChooseView({ state: given, change }) {
   const add = (label) => change({ wanted: [given.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
   const choosable = byName(languages.filter((label) => named(label)[1]));
   const field = (key, label, hint) =>
-    html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value })} /></label>`;
+    html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value }, true)} /></label>`;
   const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>
-    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value })} /></label>
+    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value }, true)} /></label>
     <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
     <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, KIND_NAMES[kind]])]} onChange=${(kind) => change({ kind })} />
     ${field("size", "Most parameters", "any, e.g. 600M")}

@@ -61,7 +61,8 @@ const named = (label) => DATA.labels[label];
 const languageName = (label) => named(label)[1] || named(label)[0];
 const byName = (labels) => [...labels].sort((a, b) => languageName(a).localeCompare(languageName(b)));
 
-// View, task and filters live in the address, so that a link shows what its sender saw.
+// View, task, filters and order live in the address, so that a link shows what its sender saw, and each choice, but
+// not each letter typed, is a step back.
 function useAddress(initial) {
   const read = () => ({ ...initial, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) });
   const [state, setState] = useState(read);
@@ -70,10 +71,10 @@ function useAddress(initial) {
     addEventListener("hashchange", listen);
     return () => removeEventListener("hashchange", listen);
   }, []);
-  const change = (fields) => {
+  const change = (fields, typed) => {
     const next = { ...state, ...fields };
     const kept = Object.entries(next).filter(([key, value]) => value !== initial[key]);
-    history.replaceState(null, "", "#" + new URLSearchParams(kept));
+    history[typed ? "replaceState" : "pushState"](null, "", "#" + new URLSearchParams(kept));
     setState(next);
   };
   return [state, change];

@@ -17,6 +17,23 @@ function Choice({ label, value, options, onChange, wide }) {
     </select></label>`;
 }
 
+// How a table is sorted, by a head's key or, as "model", by the first column, and what a chosen head does to that.
+function ordering({ state, change }, keys, initial = "") {
+  const read = (text) => {
+    const [way, key] = text.split(/:(.*)/s),
+      column = keys.indexOf(key);
+    return column < 0 && key !== "model" ? null : { column, down: way === "down" };
+  };
+  const sort = read(state.sort) || read(initial);
+  const turn = (next) => {
+    const first = next >= 0,
+      again = sort && sort.column === next;
+    if (again && sort.down !== first && !initial) return change({ sort: "" });
+    change({ sort: `${(again ? !sort.down : first) ? "down" : "up"}:${keys[next] ?? "model"}` });
+  };
+  return [sort, turn];
+}
+
 // A table with a fixed head and first column. Arrow keys, Home and End move; Enter opens a cell or sorts by a head.
 function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
   const table = useRef(null);

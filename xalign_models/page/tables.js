@@ -23,15 +23,10 @@ function sorted(rows, sort, value) {
   });
 }
 
-function turn(sort, column) {
-  if (!sort || sort.column !== column) return { column, down: column >= 0 };
-  return sort.down === column >= 0 ? { column, down: !sort.down } : null;
-}
-
 // Rows under the titles of their backbones; in one list, with the backbone beside the name, once sorted.
 function lines(rows, sort, cells) {
   const head = (row) =>
-    html`<bdi>${DATA.rows[row].label}</bdi>${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
+    html`<bdi>${DATA.rows[row].label}</bdi>${DATA.rows[row].prompt && html`<small>prompt: <bdi>${DATA.rows[row].prompt}</bdi></small>`}${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
   const made = [];
   let group = null;
   for (const row of rows) {
@@ -42,9 +37,7 @@ function lines(rows, sort, cells) {
   return made;
 }
 
-function BoardView({ rows, columns, state, open }) {
-  const [sort, setSort] = useState(null);
-  const prompts = rows.some((row) => DATA.rows[row].prompt) ? 1 : 0; // whether the prompt is the first column
+function BoardView({ rows, columns, state, change, open }) {
   const label = state.language === "" ? null : Number(state.language);
   const cell = (row, column) => {
     if (label === null) return cellOf(row, column);
@@ -56,28 +49,27 @@ function BoardView({ rows, columns, state, open }) {
     return score === null ? null : { score, difference: plain === null ? null : score - plain };
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
+  const [sort, turn] = ordering({ state, change }, kept.map((column) => DATA.columns[column].name));
   const order = sorted(
     rows.filter((row) => kept.some((column) => cell(row, column))),
     sort,
     (row) => {
-      if (sort.column < prompts) return DATA.rows[row][sort.column < 0 ? "label" : "prompt"];
-      const found = cell(row, kept[sort.column - prompts]);
+      if (sort.column < 0) return DATA.rows[row].label;
+      const found = cell(row, kept[sort.column]);
       return found && (state.mode === "difference" ? found.difference : found.score);
     },
   );
   const shownCell = (row, column) =>
     html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`;
-  const promptCell = (row) => html`<td tabindex="-1" class="prompt" key="prompt" data-row=${row} data-column="-1"><bdi>${DATA.rows[row].prompt || "–"}</bdi></td>`;
-  const shown = lines(order, sort, (row) => [...(prompts ? [promptCell(row)] : []), ...kept.map((column) => shownCell(row, column))]);
+  const shown = lines(order, sort, (row) => kept.map((column) => shownCell(row, column)));
   const where = label === null ? "the mean over the languages that a column's rows share" : languageName(label);
   const head = (column) => {
     const { name, shared, all } = DATA.columns[column],
       count = shared[rows.length ? DATA.rows[rows[0]].board : 0];
     return html`<bdi>${humps(name)}</bdi>${label === null && count < all ? html`<small>over ${count} of ${all}</small>` : ""}`;
   };
-  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
-    <${Grid} caption="Models and tasks" corner="model" heads=${[...(prompts ? ["prompt"] : []), ...kept.map(head)]}
-      rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
+  return html`<p class="lead">Percent, higher is better: ${where}.</p><p class="more">Below a score stands the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
+    <${Grid} caption="Models and tasks" corner="model" heads=${kept.map(head)} rows=${shown} sort=${sort} onSort=${turn} onOpen=${open} />`;
 }
 
 // A cell's facts, or a row's where the column is -1.
@@ -129,10 +121,10 @@ function Detail({ at, close, label }) {
 }
 
 function LanguagesView({ rows, task, state, change }) {
-  const [sort, setSort] = useState(null);
   const blocks = blocksOf(task, "languages");
   const block = blocks.find((one) => one.heading === state.heading) || blocks[0];
   if (!block) return html`<p>This task has no scores by language.</p>`;
+  const [sort, turn] = ordering({ state, change }, block.labels.map((label) => named(label)[0]));
   const relative = state.mode === "difference";
   const value = (row, j) => {
     const i = block.rows.indexOf(row),
@@ -164,7 +156,7 @@ function LanguagesView({ rows, task, state, change }) {
   return html`<p class="lead">${DATA.tasks[task].name} by language${relative ? ", points against plain" : ", percent"}${block.heading ? html`: <b>${block.heading}</b>${about ? ` (${about})` : ""}` : ""}. Choose a language to sort by it.</p>
     ${blocks.length > 1 ? html`<div class="choices">${blocks.map((one) => html`<button aria-pressed=${one === block} onClick=${() => change({ heading: one.heading })}>${one.heading}</button>`)}</div>` : ""}
     <${Grid} caption="Models and languages" corner="model" heads=${block.labels.map((label) => html`<${LanguageName} label=${label} />`)} rows=${shown}
-      sort=${sort} onSort=${(column) => setSort(turn(sort, column))} />`;
+      sort=${sort} onSort=${turn} />`;
 }
 
 function PairsView({ rows, task, state, change }) {

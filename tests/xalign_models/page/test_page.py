@@ -144,6 +144,39 @@ def test_a_phone_scrolls_tables_and_never_the_page(page, browser) -> None:
     assert min(filter(None, heights)) >= 32  # wide enough for a finger
 
 
+def test_a_phone_shows_the_first_number_in_the_upper_half_of_its_screen(page, browser) -> None:
+    driver = browser(page, width=390, height=844)
+    settle(driver)
+    assert driver.execute_script("return document.querySelector('tbody td b').getBoundingClientRect().bottom") < 422
+
+
+def test_the_order_stands_in_the_address_and_back_undoes_a_choice(page, browser) -> None:
+    driver = browser(page)
+    show(driver, "sort=up:OtherTask")
+
+    def order() -> tuple[list[str], list[str]]:
+        settle(driver)
+        heads = "th[aria-sort=ascending], th[aria-sort=descending]"
+        return [text.replace("\u200b", "") for text in texts(driver, heads)], texts(driver, "tbody th > bdi")
+
+    heads, by_score = order()
+    scores = [float(re.match(r"[\d.]+", text)[0]) for text in texts(driver, "tbody td:nth-child(2)")]
+    assert (heads, scores) == (["OtherTask"], sorted(scores))
+    for step in (1, 2):
+        driver.execute_script("document.querySelector('th.corner').click()")
+        assert order()[0] == ["model"]
+        assert order()[1] == sorted(by_score, reverse=step == 2)
+    driver.back()
+    driver.back()
+    assert order() == (["OtherTask"], by_score)
+    driver.forward()
+    assert order()[0] == ["model"]
+    assert "sort=up%3Amodel" in driver.current_url
+    driver.get(driver.current_url + "&")
+    driver.refresh()
+    assert order()[0] == ["model"]
+
+
 def test_dark_and_light(page, browser) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
     driver = browser(page, dark=True)
