@@ -122,8 +122,8 @@ function App() {
   return html`<header><div><h1>xalign board</h1>
       <p>How well text embeddings agree across languages, before and after alignment.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
-    <div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, { title }]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ sort: "", view: key })}>${title}</button>`)}</div>
-    ${
+    <nav aria-label="Views"><div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, { title }]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ sort: "", view: key })}>${title}</button>`)}</div></nav>
+    <main>${
       shown.length
         ? html`<div class="choices">
       <label class="choice"><span>Find a model</span><input type="search" value=${state.text} onInput=${(event) => change({ text: event.target.value }, true)} placeholder="part of its name" /></label>
@@ -132,7 +132,7 @@ function App() {
     </div>`
         : ""
     }
-    <main><div id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !view.filters.length ? html`<${view.show} ...${given} />` : html`<p>No model fits this choice.</p>`}</div></main>
+    <div id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !view.filters.length ? html`<${view.show} ...${given} />` : html`<p>No model fits this choice.</p>`}</div></main>
     <footer><p>${unlike(0)} models${VIEWS.studies ? ` and ${unlike(1)} studies of them (ablations, seeds, controls)` : ""}, ${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></footer>
     <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} close=${() => setAt(null)} key=${at && at.join()} />`;
 }

@@ -111,14 +111,16 @@ const ramp = (domain, diverging) => {
     : { type: "linear", scheme: "YlGnBu", domain };
   return scale({ color: { ...options, clamp: true } });
 };
-// A cell's colours: black or white letters, whichever stand out.
+// A cell's colours: black or white letters, whichever have more contrast by WCAG's relative luminance.
 function painted(colour, value) {
   if (value === null) return "";
   const [red, green, blue] = colour
     .apply(value)
     .match(/\d+(\.\d+)?/g)
     .map(Number);
-  return `background:rgb(${red},${green},${blue});color:${0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff"}`;
+  const light = (part) => (part / 255 <= 0.04 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = 0.2126 * light(red) + 0.7152 * light(green) + 0.0722 * light(blue);
+  return `background:rgb(${red},${green},${blue});color:${luminance > 0.179 ? "#000" : "#fff"}`;
 }
 
 // A chart of Observable Plot's, made anew when what it shows or the width changes.
@@ -131,6 +133,7 @@ function Chart({ label, make, deps }) {
         style: { background: "transparent", fontSize: "13px", overflow: "visible" },
         ...make(place.current.clientWidth),
       });
+      chart.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label")); // of no role
       chart.setAttribute("role", "img");
       chart.setAttribute("aria-label", label);
       place.current.replaceChildren(chart);

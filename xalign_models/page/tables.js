@@ -184,7 +184,7 @@ function PairsView({ rows, task, state, change }) {
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
     <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />
     <div class="matrices">${drawn.map(
-      ([block, one, title]) => html`<section key=${title}><h3>${title}: <bdi>${DATA.rows[one].label}</bdi></h3>
+      ([block, one, title]) => html`<section key=${title}><h2>${title}: <bdi>${DATA.rows[one].label}</bdi></h2>
       <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}
         rows=${used.map((a) => ({
           key: a,

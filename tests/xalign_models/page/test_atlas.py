@@ -135,12 +135,12 @@ def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> No
 def test_names_codes_and_guesses_are_said(page, browser) -> None:
     driver = browser(page)
     show(driver, "view=choose&wanted=Swahili,te,Hawaiian,Klingonese&kind=retrieval")
-    said = texts(driver, "main")[0]
+    said = texts(driver, "#view")[0]
     assert "“klingonese” is no language that this page knows" in said
     assert "A guess: no retrieval task has Hawaiian (haw-Latn)" in said
     expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu", "haw-Latn"), "retrieval"))
-    assert texts(driver, "main tbody th")[0] == expected.candidates[0].model
-    assert "xalign choose --languages swh-Latn,tel-Telu,haw-Latn --task=retrieval" in texts(driver, "main code")
+    assert texts(driver, "#view tbody th")[0] == expected.candidates[0].model
+    assert "xalign choose --languages swh-Latn,tel-Telu,haw-Latn --task=retrieval" in texts(driver, "#view code")
 
 
 def test_the_view_opens_with_an_answer_for_the_browsers_languages(page, browser) -> None:
@@ -151,8 +151,8 @@ def test_the_view_opens_with_an_answer_for_the_browsers_languages(page, browser)
     settle(driver)
     driver.execute_cdp_cmd("Emulation.setUserAgentOverride", {"userAgent": ""})
     wish = Wish(("deu-Latn", "swh-Latn"))
-    assert "your browser’s languages, German, Swahili" in texts(driver, "main .lead")[0]
-    assert texts(driver, "main tbody th")[0] == choose(load_atlas(), wish).candidates[0].model
+    assert "your browser’s languages, German, Swahili" in texts(driver, "#view .lead")[0]
+    assert texts(driver, "#view tbody th")[0] == choose(load_atlas(), wish).candidates[0].model
 
 
 def test_a_language_is_known_by_what_people_call_it(page, browser) -> None:
@@ -193,7 +193,7 @@ def test_keys_fill_the_form_and_open_a_model(page, browser) -> None:
     press(Keys.TAB, *"sw, te", Keys.TAB, Keys.TAB, Keys.ARROW_DOWN)
     show(driver, driver.execute_script("return location.hash.slice(1)"))
     expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu"), "retrieval"))
-    assert texts(driver, "main tbody th")[0] == expected.candidates[0].model
+    assert texts(driver, "#view tbody th")[0] == expected.candidates[0].model
     for _ in range(8):
         press(Keys.TAB)
         if driver.execute_script("return document.activeElement.textContent") == "model":
@@ -230,7 +230,7 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
     driver = browser(written(tmp_path, atlas))
     for address in ("view=atlas", "view=atlas&language=0", "view=choose&wanted=de", f"view=choose&wanted={HOSTILE}"):
         show(driver, address)
-        assert HOSTILE in texts(driver, "body")[0] or "is no language" in texts(driver, "main")[0]
+        assert HOSTILE in texts(driver, "body")[0] or "is no language" in texts(driver, "#view")[0]
         for row in driver.execute_script("return document.querySelectorAll('tbody td').length ? [0] : []"):
             driver.execute_script("document.querySelectorAll('tbody td')[arguments[0]].click()", row)
             settle(driver)

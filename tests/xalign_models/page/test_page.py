@@ -68,7 +68,7 @@ def test_no_request_and_no_error_in_any_view(page, browser) -> None:
     driver = browser(page)
     for view in VIEWS:
         show(driver, f"view={view}")
-        assert len(texts(driver, "main")[0]) > 40, view
+        assert len(texts(driver, "#view")[0]) > 40, view
     assert {address.partition("#")[0] for address in requested(driver)} <= {page.as_uri(), "data:,", "about:blank"}
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
 
@@ -192,9 +192,9 @@ def test_the_trade_off_shows_the_seconds_of_a_fit_where_they_are_known(page, tmp
     driver = browser(write_page(read_results(tmp_path), page.parent))
     show(driver, "view=trade&task=PairsTask")
     assert texts(driver, ".wide option") == ["seconds to fit a language, measured (1 model)"]
-    assert len(texts(driver, "figure g[aria-label=dot] path")) == 1  # neither plain nor lir-1 at zero
+    assert len(texts(driver, "#view figure svg:last-of-type path[fill]")) == 1  # neither plain nor lir-1 at zero
     show(driver, "view=trade&task=OtherTask")
-    assert texts(driver, "main") == ["No model in this choice says how large or how fast it is."]
+    assert texts(driver, "#view") == ["No model in this choice says how large or how fast it is."]
 
 
 def test_filters_and_links(page, browser) -> None:
