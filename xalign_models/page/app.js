@@ -26,6 +26,7 @@ const START = {
   domain: "",
   mode: "score",
   heading: "",
+  sort: "",
   model: "",
   cost: "parameters",
   column: String(Math.max(0, DATA.atlas?.columns.findIndex(({ task }) => task === "NTREXBitextMining") ?? 0)),
@@ -41,6 +42,7 @@ const OWN_LANGUAGES = [...Array(DATA.own_labels).keys()].filter((label) => named
 
 // The rows of the models, or of the studies, that stand in the board's first blocks or apart.
 const rowsOf = (board) => DATA.rows.filter((row) => row.board === board);
+const unlike = (board) => new Set(rowsOf(board).map(({ name }) => name)).size;
 
 function App() {
   const [state, change] = useAddress(START);
@@ -79,14 +81,6 @@ function App() {
   const first = (state.view === "published" && columns.find((column) => printedFor(column).length)) || columns[0];
   const column = Math.max(0, state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (first ?? 0));
   const task = DATA.columns[column].task;
-  const tasks =
-    isBoard && state.language !== ""
-      ? [...DATA.tasks.keys()]
-      : ["languages", "pairs"].includes(state.view)
-        ? [task]
-        : [];
-  const numbers = useUnpacked(tasks.map((task) => `values-${task}`));
-  const values = numbers && Object.fromEntries(tasks.map((task, index) => [task, numbers[index]]));
   const list = (all, names) => [["", all], ...unique(names).map((name) => [name, name])];
   const languages = byName(OWN_LANGUAGES).map((label) => [
     String(label),
@@ -111,7 +105,7 @@ function App() {
     const names = Object.keys(VIEWS),
       step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    change({ view: names[(names.indexOf(state.view) + step + names.length) % names.length] });
+    change({ sort: "", view: names[(names.indexOf(state.view) + step + names.length) % names.length] });
     requestAnimationFrame(() => tabs.current.querySelector('[aria-selected="true"]').focus());
   };
   const theme = () => {
@@ -124,22 +118,23 @@ function App() {
     const [label, options] = choices[field];
     return html`<${Choice} key=${field} label=${label} value=${value} options=${options} onChange=${(value) => change({ [field]: value })} />`;
   };
-  const given = { rows, columns, column, task, state, change, values, open: (row, cell) => setAt([row, cell]) };
+  const given = { rows, columns, column, task, state, change, open: (row, cell) => setAt([row, cell]) };
   return html`<header><div><h1>xalign board</h1>
-      <p>How well text embeddings agree across languages, before and after alignment: ${counted(new Set(rowsOf(0).map(({ name }) => name)).size, "model")}, ${VIEWS.studies ? `${counted(new Set(rowsOf(1).map(({ name }) => name)).size, "study").replace("studys", "studies")} of them (ablations, seeds, controls), ` : ""}${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
+      <p>How well text embeddings agree across languages, before and after alignment.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
-    <div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, { title }]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ view: key })}>${title}</button>`)}</div>
-    ${
+    <nav aria-label="Views"><div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, { title }]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ sort: "", view: key })}>${title}</button>`)}</div></nav>
+    <main>${
       shown.length
         ? html`<div class="choices">
-      <label class="choice"><span>Find a model</span><input type="search" value=${state.text} onInput=${(event) => change({ text: event.target.value })} placeholder="part of its name" /></label>
+      <label class="choice"><span>Find a model</span><input type="search" value=${state.text} onInput=${(event) => change({ text: event.target.value }, true)} placeholder="part of its name" /></label>
       ${shown.map(choice)}
       ${Object.keys(START).some((key) => key !== "view" && state[key] !== START[key]) ? html`<button onClick=${() => change({ ...START, view: state.view })}>Show all</button>` : ""}
     </div>`
         : ""
     }
-    <main id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !view.filters.length ? html`<${view.show} ...${given} />` : html`<p>No model fits this choice.</p>`}</main>
-    <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} values=${values} close=${() => setAt(null)} key=${at && at.join()} />`;
+    <div id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !view.filters.length ? html`<${view.show} ...${given} />` : html`<p>No model fits this choice.</p>`}</div></main>
+    <footer><p>${unlike(0)} models${VIEWS.studies ? ` and ${unlike(1)} studies of them (ablations, seeds, controls)` : ""}, ${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></footer>
+    <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} close=${() => setAt(null)} key=${at && at.join()} />`;
 }
 // The title is painted before the tables are made.
 requestAnimationFrame(() =>

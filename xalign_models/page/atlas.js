@@ -36,11 +36,9 @@ function aboutModel(about) {
 }
 
 function AtlasView({ state, change }) {
-  const [sort, setSort] = useState({ column: 0, down: true });
   const [at, setAt] = useState(null);
   const { columns, source, statistics, models, revisions, versions } = DATA.atlas;
   const index = Math.min(Number(state.column) || 0, columns.length - 1);
-  const read = useUnpacked([index], columnAt);
   const label = state.language === "" ? null : Number(state.language);
   const about = columns[index],
     place = label === null ? -1 : about.languages.indexOf(label);
@@ -51,24 +49,25 @@ function AtlasView({ state, change }) {
   const choices = html`<div class="choices">
     <${Choice} label="Task" wide value=${String(index)} options=${columns.map((one, key) => [String(key), columnName(one)])} onChange=${(column) => change({ column })} />
     <${Choice} label="Language" value=${place < 0 ? "" : state.language} options=${options} onChange=${(language) => change({ language })} /></div>`;
-  if (!read) return html`${choices}<p>Reading scores …</p>`;
-  const [column] = read;
+  const column = columnAt(index);
   const heads =
     place < 0
       ? statistics.map(([name, meaning], which) => [name, meaning, (model) => column.statistic(model, which)])
       : PAIRINGS.map(([name, meaning], kind) => [name, meaning, (model) => column.score(model, place, kind)]);
   const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
+  const [sort, turn] = ordering({ state, change }, used.map(([head]) => head), `down:${used[0]?.[0]}`);
   const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
   const name = (model) => models[column.models[model]].name;
   const isOwn = (model) => column.measured.includes(model);
   const order = sorted(having, sort, (model) => {
     if (sort.column < 0) return name(model);
-    const value = used[Math.min(sort.column, used.length - 1)]?.[2](model);
-    return known(value ?? NaN) ? value : null;
+    const value = used[sort.column][2](model);
+    return known(value) ? value : null;
   });
   const left = column.models.length - having.length;
   return html`${choices}
-    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. The columns are explained below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
+    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. " : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`}</p>
+    <p class="more">The columns are explained below. Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
     <${Grid} caption="Models of the atlas" corner="model" heads=${used.map(([head, meaning]) => html`<abbr title=${meaning}>${head}</abbr>`)}
       rows=${order.map((model) => ({
         key: model,
@@ -76,7 +75,7 @@ function AtlasView({ state, change }) {
         head: html`<bdi>${name(model)}</bdi>${isOwn(model) ? html`<small>measured here</small>` : ""}`,
         cells: used.map(([, , value]) => html`<td tabindex="-1" data-row=${model}>${share(value(model))}</td>`),
       }))}
-      sort=${sort} onSort=${(head) => setSort(turn(sort, head))} onOpen=${setAt} />
+      sort=${sort} onSort=${turn} onOpen=${setAt} />
     <dl>${used.map(([head, meaning]) => html`<dt>${head}</dt><dd>${meaning}</dd>`)}</dl>
     ${
       at === null || at >= column.models.length
@@ -144,14 +143,14 @@ function ChooseView({ state: given, change }) {
   const state = { ...given, wanted: given.wanted.trim() ? given.wanted : OWN() };
   const { languages, models } = DATA.atlas;
   const wish = wishOf(state);
-  const read = useUnpacked(["atlas-table"], readTable);
+  const table = useMemo(readTable, []);
   const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
   const add = (label) => change({ wanted: [given.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
   const choosable = byName(languages.filter((label) => named(label)[1]));
   const field = (key, label, hint) =>
-    html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value })} /></label>`;
+    html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value }, true)} /></label>`;
   const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>
-    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value })} /></label>
+    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value }, true)} /></label>
     <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
     <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, KIND_NAMES[kind]])]} onChange=${(kind) => change({ kind })} />
     ${field("size", "Most parameters", "any, e.g. 600M")}
@@ -160,8 +159,7 @@ function ChooseView({ state: given, change }) {
     <${Choice} label="Tasks trained on" value=${state.adjusted} options=${[["", "as scored"], ["1", "less the gain of training"]]} onChange=${(adjusted) => change({ adjusted })} /></form>
     ${wish.wrong.map((line) => html`<p class="down" role="alert">${line}</p>`)}`;
   if (!wish.languages.length) return html`${form}<p class="lead">Name a language that the atlas knows.</p>`;
-  if (!read) return html`${form}<p>Reading scores …</p>`;
-  return html`${form}<${Ranking} wish=${wish} table=${read[0]} own=${!given.wanted.trim()} />`;
+  return html`${form}<${Ranking} wish=${wish} table=${table} own=${!given.wanted.trim()} />`;
 }
 
 const bytes = (count) => (!count ? "?" : count >= 1e9 ? `${(count / 1e9).toFixed(1)}\u00a0GB` : `${Math.round(count / 1e6)}\u00a0MB`);

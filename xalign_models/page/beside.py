@@ -10,8 +10,8 @@ from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.factors import LEAST, MOST
 from xalign_models.atlas.scores import STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import SCALE, TASKS, PublishedModel, scaled
-from xalign_models.page.packing import Numbered, pack
+from xalign_models.atlas.table import TASKS, PublishedModel
+from xalign_models.page.packing import Numbered, pack, thousandths
 
 SHOWN = {
     "level": ("level", "mean of the languages other than English"),
@@ -25,14 +25,14 @@ SHOWN = {
 """Statistics of the page with their heads and explanations."""
 PARTS = ("tasks", "rows", "coordinates", "residuals", "states", "row_spreads", "model_spreads")
 """Arrays of the table of scores in the page, in this order."""
-_LARGEST = 3.2  # maximum value in 16 bits
+_LARGEST = 32  # maximum value in 16 bits
 
 
 def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str, str]]:
     """Data that the page's script reads at once, and the packed numbers of each column, by element name.
 
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
-    (statistics, models), scores and statistics in ten-thousandths. Its languages are added to ``labels``.
+    (statistics, models), scores and statistics in thousandths. Its languages are added to ``labels``.
     """
     names = sorted({*atlas.models, *(model for column in atlas.columns for model in column.models)})
     place = {name: index for index, name in enumerate(names)}
@@ -59,7 +59,6 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     )
     about = {
         "source": atlas.source,
-        "scale": SCALE,
         "settings": {
             "permissive": sorted(choosing.PERMISSIVE),
             "close": choosing.CLOSE,
@@ -104,4 +103,4 @@ def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
         for number, name in enumerate(SHOWN):
             statistics[number, rows] = summary[name]
     statistics[np.abs(statistics) > _LARGEST] = np.nan
-    return column.counts, scaled(column.scores.transpose(2, 1, 0)), scaled(statistics)
+    return column.counts, thousandths(column.scores.transpose(2, 1, 0)), thousandths(statistics)

@@ -5,7 +5,7 @@ function DifferencesView({ rows, column, state }) {
   if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
   const name = ({ row }) => rowName(row);
   const verdict = ({ cell }) =>
-    markOf(cell) ? DATA.tests[cell.test][1] : cell.difference > 0 ? "better" : "worse";
+    cell.mark ? cell.verdict : cell.difference > 0 ? "better" : "worse";
   const between = ({ interval }) => (interval ? ` [${interval.map(points).join(", ")}]` : "");
   const title = ({ row, cell }) => `${rowName(row)}: ${points(cell.difference)}${between(cell)}`;
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
@@ -20,7 +20,7 @@ function DifferencesView({ rows, column, state }) {
         x: { label: "points against plain →", grid: true, axis: "both" },
         y: { domain: order.map(name), label: null, tickFormat: short },
         color: {
-          domain: ["better", "worse", ...DATA.tests.slice(2).map(([, text]) => text)],
+          domain: ["better", "worse", ...DATA.tests.slice(1)],
           range: ["#2a9d5c", "#d1495b", "#d98e04", "#8a8f98", "#b8bcc4"],
           legend: true,
         },

@@ -5,13 +5,13 @@ const known = (value) => !Number.isNaN(value);
 const logistic = (x) => 1 / (1 + Math.exp(-x));
 
 // A column of the atlas with its numbers: counts (languages, kinds), scores (kinds, languages, models), statistics.
-async function columnAt(index) {
+function columnAt(index) {
   const about = DATA.atlas.columns[index],
-    numbers = await unpack(`atlas-${index}`),
+    numbers = unpack(`atlas-${index}`),
     languages = about.languages.length,
     models = about.models.length,
     start = 5 * languages,
-    score = (at) => (numbers[at] === MISSING ? NaN : numbers[at] / DATA.atlas.scale);
+    score = (at) => (numbers[at] === MISSING ? NaN : numbers[at] / 1000);
   return {
     ...about,
     count: (language, kind) => numbers[5 * language + kind],
@@ -21,8 +21,8 @@ async function columnAt(index) {
 }
 
 // The table: the number of tasks of a kind with a language, and each model's score there, with its interval.
-async function readTable() {
-  const numbers = await unpack("atlas-table"),
+function readTable() {
+  const numbers = unpack("atlas-table"),
     { models, languages, rank, step, unit, effects } = DATA.atlas.table,
     place = new Map(languages.map((label, index) => [label, index])),
     count = languages.length * SETTINGS.tasks.length;

@@ -1,20 +1,15 @@
-// What the page holds, decoded: the board at once, a task's scores by language when they are first asked for.
+// What the page holds, decoded: the board at once, scores by language when they are first asked for.
 "use strict";
-const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale } = vendor;
-const DATA = JSON.parse(document.getElementById("data").textContent);
+const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale, unzlibSync } = vendor;
+const inflate = (name) => unzlibSync(Uint8Array.from(atob(document.getElementById(name).textContent), (letter) => letter.charCodeAt(0)));
+const DATA = JSON.parse(new TextDecoder().decode(inflate("data")));
 const MISSING = -32768;
 
-const cellOf = (row, column) => {
-  const values = DATA.cells[row][column];
-  if (!values) return null;
-  const cell = Object.fromEntries(DATA.fields.map((name, index) => [name, values[index]]));
-  return { ...cell, model: DATA.models[cell.model], machine: DATA.machines[cell.machine] };
-};
+const cellOf = (row, column) => DATA.cells[row][column];
 const system = (row) => row.label.split(" (")[0];
 const rowName = (row) => DATA.rows[row].label + (DATA.rows[row].apart ? "" : ` · ${DATA.rows[row].group}`);
-const markOf = (cell) => DATA.tests[cell.test ?? 0][0];
 // Whether a cell's difference is a gain or a loss beyond chance in the languages scored.
-const isSure = (cell) => ["", "°"].includes(markOf(cell)) && cell.difference !== 0;
+const isSure = (cell) => ["", "°"].includes(cell.mark ?? "") && cell.difference !== 0;
 const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
 const points = (value) => (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1);
 const percent = (value) => (value == null ? "–" : value.toFixed(1).replace("-", "\u2212"));
@@ -24,36 +19,19 @@ const unique = (list) => [...new Set(list)].sort();
 // Numbers that were packed into an element, 16-bit integers; each is unpacked once, when it is first asked for.
 const unpacked = new Map();
 function unpack(name) {
-  if (!unpacked.has(name)) unpacked.set(name, decode(name));
+  if (!unpacked.has(name)) {
+    const bytes = inflate(name),
+      half = bytes.length / 2,
+      numbers = new Int16Array(half);
+    for (let i = 0; i < half; i++) numbers[i] = bytes[i] | (bytes[half + i] << 8);
+    unpacked.set(name, numbers);
+  }
   return unpacked.get(name);
 }
-async function decode(name) {
-  if (document.readyState === "loading") await new Promise((ready) => addEventListener("DOMContentLoaded", ready));
-  const element = document.getElementById(name);
-  if (!element) return new Int16Array();
-  const packed = Uint8Array.from(atob(element.textContent), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const half = bytes.length / 2;
-  const numbers = new Int16Array(half);
-  for (let i = 0; i < half; i++) numbers[i] = bytes[i] | (bytes[half + i] << 8);
-  return numbers;
-}
-// What is unpacked of some names, in their order; null until all of it is there.
-function useUnpacked(names, read = unpack) {
-  const [got, setGot] = useState(null);
-  const wanted = names.join();
-  useEffect(() => {
-    let current = true;
-    Promise.all(names.map(read)).then((list) => current && setGot({ wanted, list }));
-    return () => (current = false);
-  }, [wanted]);
-  return got && got.wanted === wanted ? got.list : null;
-}
 // The score in percent of the i-th row and j-th label (or pair) of a block; null where there is none.
-const valueOf = (values, block, i, j) => {
+const valueOf = (block, i, j) => {
   const width = block.kind === "pairs" ? block.labels.length ** 2 : block.labels.length;
-  const value = values[block.task][block.at + i * width + j];
+  const value = unpack(`values-${block.task}`)[block.at + i * width + j];
   return value === MISSING ? null : value / 10;
 };
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);
@@ -61,13 +39,13 @@ const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === ta
 const baselineOf = (row) => DATA.rows[row].base;
 // A row's mean over a task's subsets in one language; null where it has none. Of the kind "plain": its unaligned
 // backbone's mean over the same subsets.
-function inLanguage(values, row, task, label, heading, kind = "languages") {
+function inLanguage(row, task, label, heading, kind = "languages") {
   const found = [];
   for (const block of blocksOf(task, kind)) {
     const i = block.rows.indexOf(row);
     if (i < 0 || (heading && block.heading !== heading)) continue;
     block.labels.forEach((one, j) => {
-      const value = one === label || block.spoken[j].includes(label) ? valueOf(values, block, i, j) : null;
+      const value = one === label || block.spoken[j].includes(label) ? valueOf(block, i, j) : null;
       if (value !== null) found.push(value);
     });
   }
@@ -83,7 +61,8 @@ const named = (label) => DATA.labels[label];
 const languageName = (label) => named(label)[1] || named(label)[0];
 const byName = (labels) => [...labels].sort((a, b) => languageName(a).localeCompare(languageName(b)));
 
-// View, task and filters live in the address, so that a link shows what its sender saw.
+// View, task, filters and order live in the address, so that a link shows what its sender saw, and each choice, but
+// not each letter typed, is a step back.
 function useAddress(initial) {
   const read = () => ({ ...initial, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) });
   const [state, setState] = useState(read);
@@ -92,10 +71,10 @@ function useAddress(initial) {
     addEventListener("hashchange", listen);
     return () => removeEventListener("hashchange", listen);
   }, []);
-  const change = (fields) => {
+  const change = (fields, typed) => {
     const next = { ...state, ...fields };
     const kept = Object.entries(next).filter(([key, value]) => value !== initial[key]);
-    history.replaceState(null, "", "#" + new URLSearchParams(kept));
+    history[typed ? "replaceState" : "pushState"](null, "", "#" + new URLSearchParams(kept));
     setState(next);
   };
   return [state, change];

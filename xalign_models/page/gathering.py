@@ -3,7 +3,6 @@
 The many scores by language are stored as tenths of points, packed by task.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,16 +17,15 @@ from langcodes import Language
 
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
-from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
 from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
-from xalign_models.page.packing import Numbered, pack
+from xalign_models.page.packing import Numbered, pack, thousandths
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores, read_meta
-from xalign_models.tables.board import MARKS, Board, Cell, Evidence
+from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
 
 MOST_LANGUAGES = 40
 """Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
@@ -48,11 +46,10 @@ class _Values:
         self, rows: Mapping[int, Iterable[float | None]], labels: Sequence[str], *, task: int, **about: Any
     ) -> None:
         """Add a task's table of scores (rows x labels); None is no score."""
-        table = [[MISSING if score is None else round(100 * score * 10) for score in row] for row in rows.values()]
         label_numbers = [self.labels[label] for label in labels]
         place = sum(block.size for block in self.values[task])
         self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
-        self.values[task].append(np.asarray(table, dtype=np.int16))
+        self.values[task].append(thousandths(np.array([[*row] for row in rows.values()], dtype=np.float64)))
 
     @property
     def size(self) -> int:
@@ -83,7 +80,7 @@ def page_data(
     shown = {column for board in boards.values() for column in board.columns}
     names = [task for task in results.tasks if shown & {task, *_directions(task)}]
     task_of = {column: task for task in names for column in (task, *_directions(task)) if column in shown}
-    values, origins = _Values(), _Origins()
+    values = _Values()
     published = []
     for number, task in enumerate(names):
         tables = {index: results.tables[name, task] for name, index in first.items() if (name, task) in results.tables}
@@ -95,10 +92,15 @@ def page_data(
             s for column in (task, *_directions(task)) for s in next(iter(boards.values())).common.get(column, ())
         }
         published += _published(number, task, results, values, common)
-    cells = [
-        {column: origins.cell(cell, results.tables[row.name, task_of[column]]) for column, cell in row.cells.items()}
-        for _, row in rows
-    ]
+    origins = {table.folder: (_model(table.folder), _machines(table.folder)) for table in results.tables.values()}
+
+    def cell(row: Row, column: str) -> dict[str, Any] | None:
+        if column not in row.cells:
+            return None
+        table = results.tables[row.name, task_of[column]]
+        model, machines = origins[table.folder]
+        return _cell(row.cells[column], table, model, machines.get(table.task, {}))
+
     own_labels = len(values.labels)
     beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.labels)
     codes = Counter(label.partition("-")[0] for label in values.labels)
@@ -134,13 +136,8 @@ def page_data(
             }
             for board, row in rows
         ],
-        "tests": [["", ""], *([MARKS[test], str(test)] for test in Evidence)],
-        "fields": list(next(cell for row in cells for cell in row.values())),
-        "cells": [[_stripped(row[column].values()) if column in row else 0 for column in task_of] for row in cells],
-        "models": [json.loads(model) for model in origins.models],
-        "machines": [json.loads(machine) for machine in origins.machines],
-        "versions": [json.loads(versions) for versions in origins.versions],
-        "data": list(origins.data),
+        "tests": list(map(str, Evidence)),
+        "cells": [[cell(row, column) for column in task_of] for _, row in rows],
         "legend": [[title, list(board.legend)] for title, board in boards.items()],
         "own_labels": own_labels,
         "labels": [_label(label, several) for label in values.labels],
@@ -166,51 +163,34 @@ def _directions(task: str) -> list[str]:
     return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
 
 
-@dataclass
-class _Origins:
-    """Where results come from: the distinct models, machines and versions, as JSON, and data revisions, by number."""
+def _cell(cell: Cell, table: TaskScores, model: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell and where it comes from; what is absent, zero or false is left out."""
+    values = {
+        **{name: getattr(cell, name) for name in ("ranks", "covered", "of", "fitted", "other_text", "best", "tied")},
+        "interval": None if cell.low is None else (cell.low, cell.high),
+        "score_interval": None if cell.score_low is None else (cell.score_low, cell.score_high),
+    }
+    always = {name: getattr(cell, name) for name in ("score", "difference", "same")}
+    return {
+        **{name: None if value is None else _brief(value) for name, value in always.items()},
+        **{name: _brief(value) for name, value in values.items() if value},
+        "mark": MARKS[cell.test] if cell.test else "",
+        "verdict": str(cell.test or ""),
+        "model": model,
+        "machine": machine,
+        "data": str(table.dataset_revision),
+        "date": f"{table.date.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+    }
 
-    models: Numbered = field(default_factory=Numbered)
-    machines: Numbered = field(default_factory=Numbered)
-    versions: Numbered = field(default_factory=Numbered)
-    data: Numbered = field(default_factory=Numbered)
-    _folders: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
-    def cell(self, cell: Cell, table: TaskScores) -> dict[str, Any]:
-        """A cell and the numbers of its model, machine and data revision, and its date in minutes since 1970."""
-        if table.folder not in self._folders:
-            self._folders[table.folder] = json.dumps(_model(table.folder)), self._machines(table.folder)
-        model, machines = self._folders[table.folder]
-        always = {
-            "score": cell.score,
-            "difference": cell.difference,
-            "model": self.models[model],
-            "machine": self.machines[machines.get(table.task, "{}")],
-            "data": self.data[str(table.dataset_revision)],
-            "minutes": round(table.date.timestamp() / 60),
-        }
-        left_out = {*always, "test", "low", "high", "score_low", "score_high", "languages"}
-        values = always | {name: value for name, value in vars(cell).items() if name not in left_out}
-        values |= {
-            "interval": None if cell.low is None else (cell.low, cell.high),
-            "score_interval": None if cell.score_low is None else (cell.score_low, cell.score_high),
-            "test": 0 if cell.test is None else 1 + list(Evidence).index(cell.test),
-            "tied": cell.tied,
-        }
-        kept = {"difference", "same"}
-        return {key: None if value is None and key in kept else _brief(value) for key, value in values.items()}
-
-    def _machines(self, folder: Path) -> dict[str, str]:
-        """Hardware, number of the versions, and speed of each task's last run, as JSON."""
-        known = ("hardware", "tokens_per_second", "fit_seconds_per_language")
-        lines, damaged = read_log(folder / SETTINGS)
-        return {
-            str(entry.get("task")): json.dumps(
-                {key: entry.get(key) for key in known}
-                | {"version": self.versions[json.dumps(entry.get("version") or {})]}
-            )
-            for entry in ([] if damaged else lines)
-        }
+def _machines(folder: Path) -> dict[str, dict[str, Any]]:
+    """Hardware, versions and speed of each task's last run."""
+    known = ("hardware", "tokens_per_second", "fit_seconds_per_language")
+    lines, damaged = read_log(folder / SETTINGS)
+    return {
+        str(entry.get("task")): {key: entry.get(key) for key in known} | {"versions": entry.get("version")}
+        for entry in ([] if damaged else lines)
+    }
 
 
 def _model(folder: Path) -> dict[str, Any]:
@@ -222,20 +202,12 @@ def _model(folder: Path) -> dict[str, Any]:
     return {"revision": folder.name, **{name: meta.get(key) for name, key in known.items()}}
 
 
-def _stripped(values: Iterable[Any]) -> list[Any]:
-    """The values without zeros and None at the end, which most cells have."""
-    kept = list(values)
-    while kept and not kept[-1]:
-        kept.pop()
-    return kept
-
-
 def _brief(value: Any) -> Any:
     """A value in few characters: numbers have two decimals, or one where a browser would round a last 5 otherwise."""
     if isinstance(value, tuple):
         return [_brief(part) for part in value]
     if not isinstance(value, float):
-        return int(value or 0)
+        return int(value)
     text = f"{value:.2f}"
     return float(f"{value:.1f}" if text.endswith("5") else text)
 

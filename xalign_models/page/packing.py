@@ -1,4 +1,4 @@
-"""Packs numbers for the page: 16-bit integers, deflated, in base64."""
+"""Packs data for the page: bytes, such as 16-bit integers, deflated, in base64."""
 
 import base64
 import zlib
@@ -7,12 +7,25 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.atlas.table import MISSING
+
 
 def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
     """Concatenated arrays: all low bytes, then all high bytes, which deflates better."""
     joined = np.concatenate([np.zeros(0, np.int16), *(part.ravel() for part in parts)])
     planes = joined.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
-    return base64.b64encode(zlib.compress(planes, 9)).decode()
+    return deflated(planes)
+
+
+def thousandths(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
+    """Scores in thousandths, tenths of a point; NaN becomes ``MISSING``."""
+    rounded = np.rint(1000 * values)
+    return np.where(np.isnan(rounded), MISSING, np.nan_to_num(rounded)).astype(np.int16)
+
+
+def deflated(data: bytes) -> str:
+    """The bytes in zlib's format, in base64."""
+    return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
 class Numbered(dict[str, int]):

@@ -17,6 +17,23 @@ function Choice({ label, value, options, onChange, wide }) {
     </select></label>`;
 }
 
+// How a table is sorted, by a head's key or, as "model", by the first column, and what a chosen head does to that.
+function ordering({ state, change }, keys, initial = "") {
+  const read = (text) => {
+    const [way, key] = text.split(/:(.*)/s),
+      column = keys.indexOf(key);
+    return column < 0 && key !== "model" ? null : { column, down: way === "down" };
+  };
+  const sort = read(state.sort) || read(initial);
+  const turn = (next) => {
+    const first = next >= 0,
+      again = sort && sort.column === next;
+    if (again && sort.down !== first && !initial) return change({ sort: "" });
+    change({ sort: `${(again ? !sort.down : first) ? "down" : "up"}:${keys[next] ?? "model"}` });
+  };
+  return [sort, turn];
+}
+
 // A table with a fixed head and first column. Arrow keys, Home and End move; Enter opens a cell or sorts by a head.
 function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
   const table = useRef(null);
@@ -94,14 +111,16 @@ const ramp = (domain, diverging) => {
     : { type: "linear", scheme: "YlGnBu", domain };
   return scale({ color: { ...options, clamp: true } });
 };
-// A cell's colours: black or white letters, whichever stand out.
+// A cell's colours: black or white letters, whichever have more contrast by WCAG's relative luminance.
 function painted(colour, value) {
   if (value === null) return "";
   const [red, green, blue] = colour
     .apply(value)
     .match(/\d+(\.\d+)?/g)
     .map(Number);
-  return `background:rgb(${red},${green},${blue});color:${0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff"}`;
+  const light = (part) => (part / 255 <= 0.04 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = 0.2126 * light(red) + 0.7152 * light(green) + 0.0722 * light(blue);
+  return `background:rgb(${red},${green},${blue});color:${luminance > 0.179 ? "#000" : "#fff"}`;
 }
 
 // A chart of Observable Plot's, made anew when what it shows or the width changes.
@@ -114,6 +133,7 @@ function Chart({ label, make, deps }) {
         style: { background: "transparent", fontSize: "13px", overflow: "visible" },
         ...make(place.current.clientWidth),
       });
+      chart.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label")); // of no role
       chart.setAttribute("role", "img");
       chart.setAttribute("aria-label", label);
       place.current.replaceChildren(chart);

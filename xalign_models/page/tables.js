@@ -5,7 +5,7 @@ function ScoreCell({ cell, row, column, mode }) {
   const direction = !isSure(cell) ? "chance" : cell.difference > 0 ? "up" : "down";
   const change = cell.difference === null ? "" : direction;
   const part = cell.other_text ? " ≠" : cell.covered ? ` ${cell.covered}/${cell.of}` : "";
-  const small = (cell.difference === null ? "" : points(cell.difference) + markOf(cell)) + part;
+  const small = (cell.difference === null ? "" : points(cell.difference) + (cell.mark ?? "")) + part;
   const same = cell.same == null ? "" : `same ${points(cell.same)}`;
   const lead = mode === "difference" ? small || "–" : percent(cell.score) + (cell.fitted ? "†" : "");
   return html`<td ...${place} class=${`${cell.best ? "best" : ""} ${cell.tied ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
@@ -23,15 +23,10 @@ function sorted(rows, sort, value) {
   });
 }
 
-function turn(sort, column) {
-  if (!sort || sort.column !== column) return { column, down: column >= 0 };
-  return sort.down === column >= 0 ? { column, down: !sort.down } : null;
-}
-
 // Rows under the titles of their backbones; in one list, with the backbone beside the name, once sorted.
 function lines(rows, sort, cells) {
   const head = (row) =>
-    html`<bdi>${DATA.rows[row].label}</bdi>${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
+    html`<bdi>${DATA.rows[row].label}</bdi>${DATA.rows[row].prompt && html`<small>prompt: <bdi>${DATA.rows[row].prompt}</bdi></small>`}${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
   const made = [];
   let group = null;
   for (const row of rows) {
@@ -42,47 +37,43 @@ function lines(rows, sort, cells) {
   return made;
 }
 
-function BoardView({ rows, columns, state, values, open }) {
-  const [sort, setSort] = useState(null);
-  const prompts = rows.some((row) => DATA.rows[row].prompt) ? 1 : 0; // whether the prompt is the first column
+function BoardView({ rows, columns, state, change, open }) {
   const label = state.language === "" ? null : Number(state.language);
   const cell = (row, column) => {
     if (label === null) return cellOf(row, column);
-    if (!values) return null;
     const { task, name } = DATA.columns[column],
       heading = name.slice(DATA.tasks[task].name.length + 1);
-    const score = inLanguage(values, row, task, label, heading);
+    const score = inLanguage(row, task, label, heading);
     const [base, kind] = plainOf(row, task) ?? [];
-    const plain = base === undefined ? null : inLanguage(values, base, task, label, heading, kind);
+    const plain = base === undefined ? null : inLanguage(base, task, label, heading, kind);
     return score === null ? null : { score, difference: plain === null ? null : score - plain };
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
+  const [sort, turn] = ordering({ state, change }, kept.map((column) => DATA.columns[column].name));
   const order = sorted(
     rows.filter((row) => kept.some((column) => cell(row, column))),
     sort,
     (row) => {
-      if (sort.column < prompts) return DATA.rows[row][sort.column < 0 ? "label" : "prompt"];
-      const found = cell(row, kept[sort.column - prompts]);
+      if (sort.column < 0) return DATA.rows[row].label;
+      const found = cell(row, kept[sort.column]);
       return found && (state.mode === "difference" ? found.difference : found.score);
     },
   );
   const shownCell = (row, column) =>
     html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`;
-  const promptCell = (row) => html`<td tabindex="-1" class="prompt" key="prompt" data-row=${row} data-column="-1"><bdi>${DATA.rows[row].prompt || "–"}</bdi></td>`;
-  const shown = lines(order, sort, (row) => [...(prompts ? [promptCell(row)] : []), ...kept.map((column) => shownCell(row, column))]);
+  const shown = lines(order, sort, (row) => kept.map((column) => shownCell(row, column)));
   const where = label === null ? "the mean over the languages that a column's rows share" : languageName(label);
   const head = (column) => {
     const { name, shared, all } = DATA.columns[column],
       count = shared[rows.length ? DATA.rows[rows[0]].board : 0];
     return html`<bdi>${humps(name)}</bdi>${label === null && count < all ? html`<small>over ${count} of ${all}</small>` : ""}`;
   };
-  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
-    <${Grid} caption="Models and tasks" corner="model" heads=${[...(prompts ? ["prompt"] : []), ...kept.map(head)]}
-      rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
+  return html`<p class="lead">Percent, higher is better: ${where}.</p><p class="more">Below a score stands the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
+    <${Grid} caption="Models and tasks" corner="model" heads=${kept.map(head)} rows=${shown} sort=${sort} onSort=${turn} onOpen=${open} />`;
 }
 
 // A cell's facts, or a row's where the column is -1.
-function Detail({ at, close, label, values }) {
+function Detail({ at, close, label }) {
   if (!at) return null;
   const [row, column] = at,
     whole = column < 0;
@@ -92,13 +83,12 @@ function Detail({ at, close, label, values }) {
   if (!cells.length) return html`<${Facts} title=${title} facts=${[]} close=${close} />`;
   const cell = cellOf(row, cells[0]),
     { model, machine, interval, score_interval, ranks } = cell;
-  const inChosen = () => percent(inLanguage(values, row, DATA.columns[column].task, label));
+  const inChosen = () => percent(inLanguage(row, DATA.columns[column].task, label));
   const between = (ends, shown) => (ends ? ` (95% interval ${ends.map(shown).join(" to ")})` : "");
-  const verdict = DATA.tests[cell.test ?? 0][1];
   const ofTask = [
     ["Score, mean over languages", `${percent(cell.score)} %${between(score_interval, percent)}`],
-    ["Score in the language chosen", label !== null && values && !whole && `${languageName(label)}: ${inChosen()} %`],
-    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${between(interval, points)}, ${verdict}`],
+    ["Score in the language chosen", label !== null && !whole && `${languageName(label)}: ${inChosen()} %`],
+    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${between(interval, points)}, ${cell.verdict}`],
     ["Against plain within a language", cell.same != null && `${points(cell.same)} points`],
     [
       "Rank",
@@ -110,14 +100,14 @@ function Detail({ at, close, label, values }) {
       "Contamination",
       cell.fitted ? "† the model was fitted or trained on this task's text" : "not known to have seen this task's text",
     ],
-    ["Data revision", DATA.data[cell.data]],
+    ["Data revision", cell.data],
     ["Task", task.description || task.name],
   ];
-  const versions = Object.entries(DATA.versions[machine.version] || {}).filter(([, version]) => version);
+  const versions = Object.entries(machine.versions || {}).filter(([, version]) => version);
   const facts = [
     ...(whole ? [] : ofTask),
     ["Model revision", model.revision],
-    ["Date", new Date(cell.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
+    ["Date", cell.date],
     ["Hardware", machine.hardware],
     ["Versions", versions.map((version) => version.join(" ")).join(", ")],
     ["Parameters", model.parameters && model.parameters.toLocaleString("en")],
@@ -130,20 +120,19 @@ function Detail({ at, close, label, values }) {
   return html`<${Facts} title=${title} facts=${facts} close=${close} />`;
 }
 
-function LanguagesView({ rows, task, state, change, values }) {
-  const [sort, setSort] = useState(null);
-  if (!values) return html`<p>Reading scores …</p>`;
+function LanguagesView({ rows, task, state, change }) {
   const blocks = blocksOf(task, "languages");
   const block = blocks.find((one) => one.heading === state.heading) || blocks[0];
   if (!block) return html`<p>This task has no scores by language.</p>`;
+  const [sort, turn] = ordering({ state, change }, block.labels.map((label) => named(label)[0]));
   const relative = state.mode === "difference";
   const value = (row, j) => {
     const i = block.rows.indexOf(row),
-      found = i < 0 ? null : valueOf(values, block, i, j);
+      found = i < 0 ? null : valueOf(block, i, j);
     if (!relative || found === null) return found;
     const [base, kind] = plainOf(row, task) ?? [];
     const other = blocksOf(task, kind).find((one) => one.heading === block.heading && one.rows.includes(base));
-    const plain = other ? valueOf(values, other, other.rows.indexOf(base), j) : null;
+    const plain = other ? valueOf(other, other.rows.indexOf(base), j) : null;
     return plain === null ? null : Math.round(10 * (found - plain)) / 10;
   };
   const having = rows.filter((row) => block.rows.includes(row));
@@ -167,11 +156,10 @@ function LanguagesView({ rows, task, state, change, values }) {
   return html`<p class="lead">${DATA.tasks[task].name} by language${relative ? ", points against plain" : ", percent"}${block.heading ? html`: <b>${block.heading}</b>${about ? ` (${about})` : ""}` : ""}. Choose a language to sort by it.</p>
     ${blocks.length > 1 ? html`<div class="choices">${blocks.map((one) => html`<button aria-pressed=${one === block} onClick=${() => change({ heading: one.heading })}>${one.heading}</button>`)}</div>` : ""}
     <${Grid} caption="Models and languages" corner="model" heads=${block.labels.map((label) => html`<${LanguageName} label=${label} />`)} rows=${shown}
-      sort=${sort} onSort=${(column) => setSort(turn(sort, column))} />`;
+      sort=${sort} onSort=${turn} />`;
 }
 
-function PairsView({ rows, task, state, change, values }) {
-  if (!values) return html`<p>Reading scores …</p>`;
+function PairsView({ rows, task, state, change }) {
   const after = blocksOf(task, "pairs").find((block) => block.heading === "after");
   if (!after)
     return html`<p>This task is not scored by pairs of languages, or it has too many languages for a matrix.</p>`;
@@ -186,7 +174,7 @@ function PairsView({ rows, task, state, change, values }) {
   const left = studied ? [studied, row, "before a rotation"] : [after, base, "unaligned backbone"];
   const colour = ramp([0, 100], false),
     size = after.labels.length;
-  const score = (block, one, a, b) => (a === b ? null : valueOf(values, block, block.rows.indexOf(one), a * size + b));
+  const score = (block, one, a, b) => (a === b ? null : valueOf(block, block.rows.indexOf(one), a * size + b));
   const drawn = [left, [after, row, studied ? "after a rotation" : "aligned"]].filter(
     ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
   );
@@ -196,7 +184,7 @@ function PairsView({ rows, task, state, change, values }) {
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
     <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />
     <div class="matrices">${drawn.map(
-      ([block, one, title]) => html`<section key=${title}><h3>${title}: <bdi>${DATA.rows[one].label}</bdi></h3>
+      ([block, one, title]) => html`<section key=${title}><h2>${title}: <bdi>${DATA.rows[one].label}</bdi></h2>
       <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}
         rows=${used.map((a) => ({
           key: a,

@@ -12,6 +12,7 @@ from typing import Any
 from xalign_models.atlas import Atlas
 from xalign_models.errors import ResultsError
 from xalign_models.page.gathering import page_data
+from xalign_models.page.packing import deflated
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.reading import Results
 from xalign_models.tables.escaping import escape
@@ -60,16 +61,13 @@ def render(data: Mapping[str, Any]) -> str:
     scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     plain = {key: value for key, value in data.items() if key != "packed"}
-    # In JSON, < occurs only in strings: escaped, no name can end the element with the data.
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    packed = {"data": deflated(json.dumps(plain, separators=(",", ":")).encode()), **data["packed"]}
     parts = {
         "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
         "style": sheet(),
-        "data": text.encode("utf-8", "backslashreplace").decode(),
         "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
         "packed": "".join(
-            f'<script type="application/octet-stream" id="{name}">{numbers}</script>\n'
-            for name, numbers in data["packed"].items()
+            f'<script type="application/octet-stream" id="{name}">{text}</script>\n' for name, text in packed.items()
         ),
         "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
     }

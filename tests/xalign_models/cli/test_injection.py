@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from tests.xalign_models.page.conftest import data_in
 from xalign_models import page
 from xalign_models.boards import reports
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict
@@ -117,9 +118,7 @@ class TestName:
     def test_in_the_page(self, name: str) -> None:
         made = render({"packed": {}, "name": name})
         assert made.count("</script") == render({"packed": {}, "name": "plain"}).count("</script")
-        data = re.search(r"<script[^>]*application/json[^>]*>(.*?)</script>", made, re.DOTALL)
-        assert data is not None
-        assert json.loads(data[1])["name"] == name
+        assert data_in(made)["name"] == name
 
     def test_in_a_card(self, name: str, tmp_path: Path) -> None:
         class Model(list[object]):

@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from tests.xalign_models.page.conftest import data_in
+
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
 
 
@@ -67,11 +69,11 @@ def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
     status, out, _ = board("--html", tmp_path / "page")
     assert (status, out) == (0, f"wrote {tmp_path / 'page' / 'index.html'}\n")
     page = (tmp_path / "page" / "index.html").read_text()
-    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    data = data_in(page)
     (task,) = data["tasks"]
     assert "News" in task["domains"]  # of mteb's SIB200Classification, which ours is adapted from
     assert task["type"] == "Classification"
     assert board("--html", tmp_path / "page", "-m", "lsar__tiny")[0] == 0
     page = (tmp_path / "page" / "index.html").read_text()
-    assert [row["name"] for row in json.loads(page.split('id="data">')[1].split("</script>")[0])["rows"]] == [LSAR]
+    assert [row["name"] for row in data_in(page)["rows"]] == [LSAR]
     assert board("--html", tmp_path / "page", "-t", "Nothing")[0] == 2

@@ -1,15 +1,20 @@
-"""A headless Chromium, and a board to look at."""
+"""A headless Chromium, and the data in a page."""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
+import zlib
+from typing import Any
 
+import numpy as np
 import pytest
 
 SETTLED = """
 const done = arguments[0];
 let timer, frames;
-const isDrawn = () => !(document.querySelector("main")?.textContent ?? "Reading scores").includes("Reading scores");
+const isDrawn = () => document.querySelector("main");
 const frame = (count, then) => (frames = requestAnimationFrame(() => (count > 1 ? frame(count - 1, then) : then())));
 const wait = () => {
   clearTimeout(timer);
@@ -21,11 +26,27 @@ const leave = () => { observer.disconnect(); done(); };
 observer.observe(document, { attributes: true, characterData: true, childList: true, subtree: true });
 wait();
 """
-"""The scores are there, and nothing has changed for 50 ms and two frames."""
+"""The view is there, and nothing has changed for 50 ms and two frames."""
 FIRST_PAINT = """
 const done = arguments[0];
 new PerformanceObserver((list) => done(list.getEntries()[0].startTime)).observe({ type: "paint", buffered: true });
 """
+
+
+def packed_in(page: str, name: str) -> bytes:
+    """The bytes that a page holds in the element with this id."""
+    return zlib.decompress(base64.b64decode(page.split(f'id="{name}">')[1].split("</script>", maxsplit=1)[0]))
+
+
+def data_in(page: str) -> dict[str, Any]:
+    """The board and all else that a page's scripts read at once."""
+    return json.loads(packed_in(page, "data"))
+
+
+def numbers_in(raw: bytes) -> np.ndarray:
+    """Numbers as the page reads them: low bytes, then high bytes."""
+    low, high = np.frombuffer(raw, np.uint8).reshape(2, -1).astype(np.uint16)
+    return (low | high << 8).view(np.int16)
 
 
 def settle(driver) -> None:

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
+from tests.xalign_models.page.conftest import numbers_in
 from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.page.gathering import page_data
@@ -24,10 +25,7 @@ PAIRS = {
 
 
 def unpacked(data, name="values-0") -> np.ndarray:
-    """Unpack as the page does: low bytes, then high bytes."""
-    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][name])), dtype=np.uint8)
-    low, high = raw.reshape(2, -1).astype(np.uint16)
-    return (low | high << 8).view(np.int16)
+    return numbers_in(zlib.decompress(base64.b64decode(data["packed"][name])))
 
 
 def block(data, kind, heading=""):
@@ -119,15 +117,15 @@ def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     (folder / "run_settings.jsonl").write_text(json.dumps({"task": "U"}) + "\n" + json.dumps(settings) + "\n")
     (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
     data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
-    cell = dict(zip(data["fields"], data["cells"][0][0], strict=False))
-    machine = cell["machine"]
-    assert data["models"][cell["model"]].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
-    assert data["machines"][machine]["hardware"] == "cpu x"
-    assert data["versions"][data["machines"][machine]["version"]] == {"mteb": "2"}
-    assert data["machines"][machine]["tokens_per_second"] == 12.5
-    assert data["machines"][machine]["fit_seconds_per_language"] == 0.25
-    assert data["data"][cell["data"]] == "text-1"
-    assert cell["minutes"] * 60 == 1795255200
+    cell = data["cells"][0][0]
+    assert cell["model"].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
+    assert cell["machine"] == {
+        "hardware": "cpu x",
+        "versions": {"mteb": "2"},
+        "tokens_per_second": 12.5,
+        "fit_seconds_per_language": 0.25,
+    }
+    assert (cell["data"], cell["date"]) == ("text-1", "2026-11-21 10:00 UTC")
     assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
 
 
@@ -138,7 +136,7 @@ def test_a_browser_rounds_scores_as_the_other_formats_do(put, tmp_path, score: f
     put(LSAR, "T", {"en": score}, baseline=PLAIN)
     row = leaderboard(read_results(tmp_path)).rows[1].cells["T"]
     data = page_data(read_results(tmp_path))
-    cell = dict(zip(data["fields"], data["cells"][1][0], strict=False))
+    cell = data["cells"][1][0]
     for found, exact in ((cell["score"], row.score), (cell["difference"], row.difference)):
         assert f"{found:.1f}" == f"{exact:.1f}"
         assert not f"{found:.2f}".endswith("5")
@@ -150,8 +148,8 @@ def test_missing_and_damaged_settings_are_no_hindrance(put, tmp_path, damage: st
     folder = put(LSAR, "T", {"eng-Latn": 0.5})
     (folder / "run_settings.jsonl").write_text(damage)
     data = page_data(read_results(tmp_path))
-    assert data["machines"] == [{}]
-    assert data["models"][0]["parameters"] is None
+    assert data["cells"][0][0]["machine"] == {}
+    assert data["cells"][0][0]["model"]["parameters"] is None
 
 
 def test_rows_of_other_languages_and_studies_are_told_apart(put, tmp_path) -> None:

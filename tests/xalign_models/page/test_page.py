@@ -68,7 +68,7 @@ def test_no_request_and_no_error_in_any_view(page, browser) -> None:
     driver = browser(page)
     for view in VIEWS:
         show(driver, f"view={view}")
-        assert len(texts(driver, "main")[0]) > 40, view
+        assert len(texts(driver, "#view")[0]) > 40, view
     assert {address.partition("#")[0] for address in requested(driver)} <= {page.as_uri(), "data:,", "about:blank"}
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
 
@@ -144,6 +144,39 @@ def test_a_phone_scrolls_tables_and_never_the_page(page, browser) -> None:
     assert min(filter(None, heights)) >= 32  # wide enough for a finger
 
 
+def test_a_phone_shows_the_first_number_in_the_upper_half_of_its_screen(page, browser) -> None:
+    driver = browser(page, width=390, height=844)
+    settle(driver)
+    assert driver.execute_script("return document.querySelector('tbody td b').getBoundingClientRect().bottom") < 422
+
+
+def test_the_order_stands_in_the_address_and_back_undoes_a_choice(page, browser) -> None:
+    driver = browser(page)
+    show(driver, "sort=up:OtherTask")
+
+    def order() -> tuple[list[str], list[str]]:
+        settle(driver)
+        heads = "th[aria-sort=ascending], th[aria-sort=descending]"
+        return [text.replace("\u200b", "") for text in texts(driver, heads)], texts(driver, "tbody th > bdi")
+
+    heads, by_score = order()
+    scores = [float(re.match(r"[\d.]+", text)[0]) for text in texts(driver, "tbody td:nth-child(2)")]
+    assert (heads, scores) == (["OtherTask"], sorted(scores))
+    for step in (1, 2):
+        driver.execute_script("document.querySelector('th.corner').click()")
+        assert order()[0] == ["model"]
+        assert order()[1] == sorted(by_score, reverse=step == 2)
+    driver.back()
+    driver.back()
+    assert order() == (["OtherTask"], by_score)
+    driver.forward()
+    assert order()[0] == ["model"]
+    assert "sort=up%3Amodel" in driver.current_url
+    driver.get(driver.current_url + "&")
+    driver.refresh()
+    assert order()[0] == ["model"]
+
+
 def test_dark_and_light(page, browser) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
     driver = browser(page, dark=True)
@@ -159,9 +192,9 @@ def test_the_trade_off_shows_the_seconds_of_a_fit_where_they_are_known(page, tmp
     driver = browser(write_page(read_results(tmp_path), page.parent))
     show(driver, "view=trade&task=PairsTask")
     assert texts(driver, ".wide option") == ["seconds to fit a language, measured (1 model)"]
-    assert len(texts(driver, "figure g[aria-label=dot] path")) == 1  # neither plain nor lir-1 at zero
+    assert len(texts(driver, "#view figure svg:last-of-type path[fill]")) == 1  # neither plain nor lir-1 at zero
     show(driver, "view=trade&task=OtherTask")
-    assert texts(driver, "main") == ["No model in this choice says how large or how fast it is."]
+    assert texts(driver, "#view") == ["No model in this choice says how large or how fast it is."]
 
 
 def test_filters_and_links(page, browser) -> None:
