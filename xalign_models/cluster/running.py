@@ -113,7 +113,8 @@ class _Driver:
                 try:
                     if isinstance(opened, Exception):
                         raise opened
-                    result = self.results[model, name] = Growing(self.cache, task, *opened, self.items)
+                    encoder, hardware = opened
+                    result = self.results[model, name] = Growing(self.cache, task, encoder, hardware, self.items)
                 except XAlignError as error:
                     yield Outcome(self.names[model], name, None, error=str(error))
                     continue
