@@ -16,6 +16,7 @@ from xalign_models.errors import FileError, ModelError, ResultsError, one_line
 from xalign_models.files import read_json, read_log
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
+from xalign_models.models.mteb import absent
 from xalign_models.models.names import name_of
 from xalign_models.paths import atomic_directory
 from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
@@ -137,7 +138,15 @@ def problems(root: Path) -> list[str]:
     models = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
     if not models:
         raise ResultsError(f"No results under {folder}; score models with `xalign run`, or name another folder.")
-    return [line for model in models for line in _of_model(model)]
+    files = [path for model in models for path in model.glob("*/*.json") if path.name != META]
+    names = {"models": (model.name.replace("__", "/", 1) for model in models), "tasks": (path.stem for path in files)}
+    unknown = ((kind, absent(kind, own)) for kind, own in names.items())
+    wanted = [
+        f"{len(missing)} {kind} are not in mteb, such as {missing[0]}; add them to mteb first, by a pull request"
+        for kind, missing in unknown
+        if missing
+    ]
+    return [*(line for model in models for line in _of_model(model)), *wanted]
 
 
 def _of_model(model: Path) -> Iterator[str]:

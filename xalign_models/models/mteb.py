@@ -117,6 +117,11 @@ def _has(name: str) -> bool:
     return name in borrowed.task_classes()
 
 
+def absent(kind: str, names: Iterable[str]) -> list[str]:
+    """Names of ``models`` or ``tasks`` that mteb's own source lacks, sorted; what is registered with it does not count."""
+    return sorted({*names} - _quoted(kind, "name="))
+
+
 @cache
 def _quoted(folder: str, before: str = "") -> frozenset[str]:
     """Quoted strings after ``before`` in mteb's source below ``folder``, its tasks' names among them."""

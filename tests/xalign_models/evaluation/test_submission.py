@@ -16,9 +16,9 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def good(tmp_path) -> Path:
-    folder = tmp_path / "results" / "org__name" / REVISION
+    folder = tmp_path / "results" / "BAAI__bge-m3" / REVISION
     folder.mkdir(parents=True)
-    (folder / "model_meta.json").write_text(json.dumps({"name": "org/name", "revision": REVISION}))
+    (folder / "model_meta.json").write_text(json.dumps({"name": "BAAI/bge-m3", "revision": REVISION}))
     entry = {"main_score": 0.5, "hf_subset": "default", "languages": ["eng-Latn"]}
     result = {
         "task_name": "STS12",
@@ -70,7 +70,18 @@ def test_each_broken_rule_is_named(good, tmp_path, damage, reason: str) -> None:
     found = problems(tmp_path)
     assert found
     assert any(reason in line for line in found), found
-    assert all(line.startswith("org__name") for line in found)
+    assert all(line.startswith("BAAI__bge-m3") for line in found)
+
+
+def test_models_and_tasks_that_mteb_lacks_are_named(good, tmp_path) -> None:
+    for name in ("Tatoeba36", "FloresPrecision"):
+        change(good / "STS12.json", task_name=name)
+        shutil.copy(good / "STS12.json", good / f"{name}.json")
+    (good / "STS12.json").unlink()
+    shutil.copytree(good.parent, good.parents[1] / "xalign__lsar__e5")
+    found = problems(tmp_path)
+    assert "1 models are not in mteb, such as xalign/lsar__e5; add them to mteb first, by a pull request" in found
+    assert "2 tasks are not in mteb, such as FloresPrecision; add them to mteb first, by a pull request" in found
 
 
 def test_nothing_to_check_is_an_error(tmp_path) -> None:
