@@ -118,7 +118,7 @@ def _has(name: str) -> bool:
 
 
 def absent(kind: str, names: Iterable[str]) -> list[str]:
-    """Names of ``models`` or ``tasks`` that mteb's own source lacks, sorted; what is registered with it does not count."""
+    """Names of ``models`` or ``tasks`` that mteb's own source lacks, sorted; registered ones do not count."""
     return sorted({*names} - _quoted(kind, "name="))
 
 
