@@ -8,13 +8,15 @@ from pathlib import Path
 from xalign_models.corpora.own_text import own_paths, own_task
 from xalign_models.errors import DataError
 from xalign_models.plugins import TASKS, Part, register
-from xalign_tasks.facts import FACTS, rows
+from xalign_tasks.facts import FACTS, METADATA, rows
 from xalign_tasks.lusifer_benchmark import ALL, data_sets, fourteen
 
 
 def _register_task(name: str, kind: str, place: str = "") -> None:
     facts = asdict(FACTS[kind])
     own_place = facts.pop("place")
+    about = {"type": "BitextMining", "domains": [], "reference": None} | METADATA.get(kind, {})
+    facts |= {key: about[key] for key in ("type", "domains", "reference")}
     register.task(f"xalign_tasks.{place or own_place}", name, **facts)
 
 

@@ -99,21 +99,17 @@ def _write_page(
 
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Metadata of the tasks that mteb knows; a task without domains has the domains of its sources."""
-    from xalign_models.models.mteb import described
+    """Facts of the tasks that are registered or that mteb knows, which is imported only if a task is not registered."""
+    from xalign_models.plugins import TASKS
 
-    metadata_by_task = described(tasks)
-    sources = described({source for metadata in metadata_by_task.values() for source in metadata.adapted_from or ()})
-    domains = {name: metadata.domains or () for name, metadata in sources.items()}
+    facts = {name: TASKS.facts(name) for name in tasks if name in TASKS and "type" in TASKS.facts(name)}
+    if others := set(tasks) - facts.keys():
+        from xalign_models.models.mteb import described
+
+        facts |= {name: vars(known) | {"domains": known.domains or []} for name, known in described(others).items()}
     return {
-        name: {
-            "type": metadata.type,
-            "domains": metadata.domains
-            or sorted({domain for source in metadata.adapted_from or () for domain in domains.get(source, ())}),
-            "description": metadata.description,
-            "reference": metadata.reference,
-        }
-        for name, metadata in metadata_by_task.items()
+        name: {field: of[field] for field in ("type", "domains", "description", "reference")}
+        for name, of in facts.items()
     }
 
 

@@ -88,8 +88,9 @@ def _layer(backbone: BackboneSpec) -> str:
 
 def tasks(json: Json = False) -> None:
     """List the tasks and benchmarks of xalign; `xalign run` takes those of mteb too."""
-    rows = [{"task": name, **TASKS.facts(name)} for name in TASKS]
     empty = {"score": None, "languages": None, "subsets": None}
+    fields = (*empty, "description")
+    rows = [{"task": name} | {field: TASKS.facts(name)[field] for field in fields} for name in TASKS]
     rows += [{"task": name, **empty, **BENCHMARKS.facts(name)} for name in BENCHMARKS]
     print_rows(rows, json, right=("languages", "subsets"))
 

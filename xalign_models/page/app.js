@@ -7,6 +7,7 @@ const VIEWS = {
   differences: { title: "Differences", show: DifferencesView, filters: ["rows", ...FILTERS] },
   languages: { title: "Languages", show: LanguagesView, filters: ["rows", ...FILTERS, "mode"] },
   pairs: { title: "Pairs", show: PairsView, filters: ["rows", ...FILTERS] },
+  items: { title: "Items", show: ItemsView, filters: ["task"] },
   trade: { title: "Trade-off", show: TradeView, filters: ["rows", ...FILTERS] },
   published: { title: "Published", show: PublishedView, filters: FILTERS },
   ...(DATA.atlas && {
@@ -15,27 +16,13 @@ const VIEWS = {
   }),
   notes: { title: "Notes", show: NotesView, filters: [] },
 };
+const EMPTY = "rows text system backbone task language domain heading sort model against item wanted kind size licence dimension adjusted";
 const START = {
+  ...Object.fromEntries(EMPTY.split(" ").map((field) => [field, ""])),
   view: "board",
-  rows: "",
-  text: "",
-  system: "",
-  backbone: "",
-  task: "",
-  language: "",
-  domain: "",
   mode: "score",
-  heading: "",
-  sort: "",
-  model: "",
   cost: "parameters",
   column: String(Math.max(0, DATA.atlas?.columns.findIndex(({ task }) => task === "NTREXBitextMining") ?? 0)),
-  wanted: "",
-  kind: "",
-  size: "",
-  licence: "",
-  dimension: "",
-  adjusted: "",
 };
 // The languages of the results shown, without those that only the atlas has.
 const OWN_LANGUAGES = [...Array(DATA.own_labels).keys()].filter((label) => named(label)[1]);
@@ -53,7 +40,7 @@ function App() {
   const isBoard = view.show === BoardView,
     board = state.view === "studies" || (view.filters.includes("rows") && state.rows) ? 1 : 0;
   // A model may have a second row, over other languages: means are compared within a block, languages by model.
-  const fits = isBoard && state.language === "" ? () => true : isBoard || ["languages", "pairs"].includes(state.view) ? ({ first }, index) => first === index : ({ apart }) => !apart;
+  const fits = isBoard && state.language === "" ? () => true : isBoard || ["languages", "pairs", "items"].includes(state.view) ? ({ first }, index) => first === index : ({ apart }) => !apart;
   const rows = useMemo(
     () =>
       [...DATA.rows.keys()].filter((index) => {
@@ -78,7 +65,8 @@ function App() {
       ),
     [rows, state.domain, state.task],
   );
-  const first = (state.view === "published" && columns.find((column) => printedFor(column).length)) || columns[0];
+  const fitting = { published: printedFor, items: (column) => DATA.items.filter(({ task }) => task === DATA.columns[column].task) }[state.view];
+  const first = columns.find((column) => fitting?.(column).length) ?? columns[0];
   const column = Math.max(0, state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (first ?? 0));
   const task = DATA.columns[column].task;
   const list = (all, names) => [["", all], ...unique(names).map((name) => [name, name])];

@@ -62,6 +62,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         "settings": {
             "permissive": sorted(choosing.PERMISSIVE),
             "close": choosing.CLOSE,
+            "next": choosing.NEXT,
             "least": LEAST,
             "most": MOST,
             "tasks": TASKS,

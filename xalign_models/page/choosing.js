@@ -37,6 +37,8 @@ function readTable() {
     modelSpreads = part(SETTINGS.tasks.length * models.length);
   const rowAt = (kind, label) => kind * languages.length + place.get(label);
   return {
+    // Whether a model was measured on a task of a kind, in any language.
+    seen: (kind, model) => languages.some((label) => states[rowAt(kind, label) * models.length + model]),
     count: (kind, label) => tasks[rowAt(kind, label)],
     cell(kind, label, model, adjusted) {
       const row = rowAt(kind, label),
@@ -98,5 +100,14 @@ function chooseModels(table, wish) {
   const near = candidates.filter(({ about, score }) => about.parameters && score >= candidates[0].score - SETTINGS.close),
     coverage = wish.languages.map((label) => [label, total(kinds.map((kind) => table.count(kind, label)))]);
   const cheapest = near.length ? near.reduce((a, b) => (b.about.parameters < a.about.parameters ? b : a)) : null;
-  return { candidates, coverage, cheapest, cells: total(kinds.map(has)) };
+  // As the command: the most doubtful scores of models that may be the best.
+  const next = candidates
+    .filter(({ low, high, model }) => high > Math.max(candidates[0].low, low + SETTINGS.close) && kinds.some((kind) => table.seen(kind, model)))
+    .sort((a, b) => b.score - a.score)
+    .slice(0, SETTINGS.next)
+    .map(({ about, model }) => {
+      const cells = kinds.flatMap((kind) => wish.languages.map((label) => ({ kind, label, ...table.cell(kind, label, model) })));
+      return { about, ...cells.reduce((a, b) => (b.high - b.low > a.high - a.low ? b : a)) };
+    });
+  return { candidates, coverage, cheapest, next, cells: total(kinds.map(has)) };
 }

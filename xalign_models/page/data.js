@@ -31,7 +31,7 @@ function unpack(name) {
 // The score in percent of the i-th row and j-th label (or pair) of a block; null where there is none.
 const valueOf = (block, i, j) => {
   const width = block.kind === "pairs" ? block.labels.length ** 2 : block.labels.length;
-  const value = unpack(`values-${block.task}`)[block.at + i * width + j];
+  const value = unpack(block.name)[i * width + j];
   return value === MISSING ? null : value / 10;
 };
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);

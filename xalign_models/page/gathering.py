@@ -3,7 +3,7 @@
 The many scores by language are stored as tenths of points, packed by task.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboar
 from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
+from xalign_models.page.outcomes import outcomes_data
 from xalign_models.page.packing import Numbered, pack, thousandths
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
@@ -36,29 +37,23 @@ _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa", "Nkoo", "Syrc", "Adlm", "Rohg"}
 
 @dataclass
 class _Values:
-    """Blocks of scores by task, and the distinct names of their languages."""
+    """Blocks of scores, packed by their place, the distinct names of their languages, and the number of scores."""
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
-    values: dict[int, list[np.ndarray[Any, np.dtype[np.int16]]]] = field(default_factory=lambda: defaultdict(list))
+    packed: dict[str, str] = field(default_factory=dict)
     labels: Numbered = field(default_factory=Numbered)
+    size: int = 0
 
     def add(
         self, rows: Mapping[int, Iterable[float | None]], labels: Sequence[str], *, task: int, **about: Any
     ) -> None:
         """Add a task's table of scores (rows x labels); None is no score."""
         label_numbers = [self.labels[label] for label in labels]
-        place = sum(block.size for block in self.values[task])
-        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
-        self.values[task].append(thousandths(np.array([[*row] for row in rows.values()], dtype=np.float64)))
-
-    @property
-    def size(self) -> int:
-        """Number of scores."""
-        return sum(block.size for blocks in self.values.values() for block in blocks)
-
-    def packed(self) -> dict[str, str]:
-        """The packed scores of each task, by element name."""
-        return {f"values-{task}": pack(blocks) for task, blocks in self.values.items()}
+        name = f"values-{len(self.blocks)}"
+        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "name": name})
+        table = np.array([[*row] for row in rows.values()], dtype=np.float64)
+        self.packed[name] = pack([thousandths(table)])
+        self.size += table.size
 
 
 def page_data(
@@ -81,9 +76,11 @@ def page_data(
     names = [task for task in results.tasks if shown & {task, *_directions(task)}]
     task_of = {column: task for task in names for column in (task, *_directions(task)) if column in shown}
     values = _Values()
+    with_items: dict[int, dict[int, TaskScores]] = {}
     published = []
     for number, task in enumerate(names):
         tables = {index: results.tables[name, task] for name, index in first.items() if (name, task) in results.tables}
+        with_items[number] = {index: table for index, table in tables.items() if rows[index][0] is rows[0][0]}
         bases = ((row, results.tables.get((table.baseline or "", task))) for row, table in tables.items())
         plain = {row: base for row, base in bases if base}
         _add_languages(values, number, task, tables, plain)
@@ -101,6 +98,7 @@ def page_data(
         model, machines = origins[table.folder]
         return _cell(row.cells[column], table, model, machines.get(table.task, {}))
 
+    items, bits = outcomes_data(with_items, values.labels)
     own_labels = len(values.labels)
     beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.labels)
     codes = Counter(label.partition("-")[0] for label in values.labels)
@@ -143,8 +141,9 @@ def page_data(
         "labels": [_label(label, several) for label in values.labels],
         "blocks": values.blocks,
         "published": published,
+        "items": items,
         "atlas": beside,
-        "packed": values.packed() | packed,
+        "packed": values.packed | bits | packed,
     }
 
 
@@ -303,5 +302,5 @@ def _label(label: str, several: Collection[str]) -> list[str]:
         return [label]
     language = Language.get(label if code in several else code)
     right = "rtl" if script in _RIGHT_TO_LEFT else "ltr"
-    name = language.display_name().removesuffix(" (individual language)")
+    name = language.display_name().replace(" (individual language)", "")
     return [label, name, language.autonym(), right, language.to_tag()]

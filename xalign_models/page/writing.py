@@ -17,7 +17,7 @@ from xalign_models.paths import atomic_write_text
 from xalign_models.results.reading import Results
 from xalign_models.tables.escaping import escape
 
-SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "choosing.js", "atlas.js", "app.js")
+SCRIPTS = ("bundle/vendor", "data", "parts", "tables", "charts", "items", "choosing", "atlas", "app")
 """Scripts in order: libraries, data, display."""
 
 
@@ -58,7 +58,7 @@ def write_page(
 def render(data: Mapping[str, Any]) -> str:
     """The whole page. Its policy admits only the scripts below, by their digests, and no connection."""
     source = files(__package__)
-    scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts = [source.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     plain = {key: value for key, value in data.items() if key != "packed"}
     packed = {"data": deflated(json.dumps(plain, separators=(",", ":")).encode()), **data["packed"]}

@@ -71,13 +71,16 @@ class Benchmark:
 
 
 def task_facts(cls: Any) -> dict[str, Any]:
-    """Facts that lists show about a task: main score, numbers of languages and subsets, description."""
+    """Facts that lists and the page show about a task: main score, numbers of languages and subsets, description."""
     metadata = cls.metadata
     return {
         "score": metadata.main_score,
         "languages": len(metadata.languages),
         "subsets": len(metadata.hf_subsets),
         "description": metadata.description,
+        "type": metadata.type,
+        "domains": list(metadata.domains or ()),
+        "reference": metadata.reference,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -81,6 +81,12 @@ class Frame:
         """The subset of each entry; ``split/subset`` if there are several splits."""
         pairs = zip(self.splits, self.subsets, strict=True)
         return tuple(map("/".join, pairs)) if len({*self.splits}) > 1 else self.subsets
+
+    @cached_property
+    def twice(self) -> list[str]:
+        """Subsets that a split has more than once, with the split."""
+        named = Counter(zip(self.splits, self.subsets, strict=True))
+        return [f"{subset!r} of {split}" for (split, subset), times in named.items() if times > 1]
 
     @cached_property
     def languages(self) -> Mapping[str, tuple[str, ...]]:
@@ -269,13 +275,12 @@ def read_result(path: Path, model: ModelMeta | None = None, frames: dict[Frame, 
         frame = Frame(
             tuple([split for split, of_split in data["scores"].items() for _ in of_split]),
             _texts([entry["hf_subset"] for entry in entries]),
-            tuple([_texts(entry.get("languages", ())) for entry in entries]),
+            tuple([tuple(entry.get("languages", ())) for entry in entries]),
         )
+        _texts(chain.from_iterable(frame.spoken))
         frame = frame if frames is None else frames.setdefault(frame, frame)
-        named = [*zip(frame.splits, frame.subsets, strict=True)]
-        if len({*named}) < len(named):
-            twice = [f"{subset!r} of {split}" for (split, subset), times in Counter(named).items() if times > 1]
-            raise ValueError(f"it lists {', '.join(twice[:MOST_NAMED])} more than once")
+        if frame.twice:
+            raise ValueError(f"it lists {', '.join(frame.twice[:MOST_NAMED])} more than once")
         columns, left_out = _columns(entries, frame.subsets)
         missing = np.flatnonzero(np.isnan(columns[MAIN])) if MAIN in columns else range(len(entries))
         reasons = {frame.keys[place]: why_impossible(entries[place]) for place in missing}
@@ -332,29 +337,39 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(values: Any) -> tuple[str, ...]:
-    return tuple(values) if {*map(type, values)} <= {str} else tuple(map(_text, values))
+def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+    texts = tuple(values)
+    return texts if {*map(type, texts)} <= {str} else tuple(map(_text, texts))
 
 
 def _columns(
     entries: Sequence[Mapping[str, Any]], subsets: Sequence[str]
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
     """The possible scores by metric, and the names of the impossible ones in the file's order."""
-    columns, left_out = {}, []
-    for name in dict.fromkeys(chain.from_iterable(entries)):
-        values = [entry.get(name) for entry in entries]
-        kinds = {*map(type, values)}
-        if not kinds & {int, float}:
-            continue
-        if kinds != {float}:
-            values = [value if type(value) is float or is_number(value) else nan for value in values]
-        column, (low, high) = np.array(values, np.float64), bounds(name)
-        for place in np.flatnonzero(~((column >= low) & (column <= high))).tolist():
-            value = entries[place].get(name)
-            if type(value) in {int, float} and why_impossible(entries[place], name) is not None:
-                column[place] = nan
-                if name == MAIN or value == value:  # mteb writes NaN where a metric is undefined
-                    left_out.append((place, f"{name} of {subsets[place]} ({str(value)[:40]})"))
-        if not np.isnan(column).all():
-            columns[name] = column
+    numbers: dict[str, Sequence[float]] = {}
+    names = dict.fromkeys(chain.from_iterable(entries))
+    alike = len({*map(tuple, entries)}) == 1
+    lists = zip(*(entry.values() for entry in entries), strict=True) if alike else _lists(entries, names)
+    for name, values in zip(names, lists, strict=True):
+        if (kinds := {*map(type, values)}) & {int, float}:
+            whole = kinds == {float}
+            numbers[name] = values if whole else [v if type(v) is float or is_number(v) else nan for v in values]
+    table = np.array([*numbers.values()], np.float64).reshape(len(numbers), len(entries))
+    low, high = np.array([*map(bounds, numbers)], np.float64).reshape(-1, 2).T[:, :, None]
+    left_out = []
+    for row, place in np.argwhere(~((table >= low) & (table <= high))).tolist():
+        name = [*numbers][row]
+        value = entries[place].get(name)
+        if type(value) in {int, float} and why_impossible(entries[place], name) is not None:
+            table[row, place] = nan
+            if name == MAIN or value == value:  # mteb writes NaN where a metric is undefined
+                left_out.append((place, f"{name} of {subsets[place]} ({str(value)[:40]})"))
+    known = zip(numbers, table, (~np.isnan(table)).any(axis=1).tolist(), strict=True)
+    columns = {name: column for name, column, some in known if some}
     return columns, [text for _, text in sorted(left_out, key=itemgetter(0))]
+
+
+def _lists(entries: Sequence[Mapping[str, Any]], names: Collection[str]) -> Iterator[list[Any]]:
+    """The values of each name, in a list of the entries."""
+    for name in names:
+        yield [entry.get(name) for entry in entries]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,8 +19,9 @@ from xalign_models.atlas import KINDS, load_atlas
 from xalign_models.atlas.choose import Wish, choose, understood
 from xalign_models.atlas.measured import join
 from xalign_models.atlas.scores import estimate, scores_of, with_models, with_table
-from xalign_models.atlas.table import Atlas, Column, PublishedModel
+from xalign_models.atlas.table import TASKS, Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError
+from xalign_models.languages import display_name
 from xalign_models.page import write_page
 from xalign_models.results.reading import Frame, Results, TaskScores
 
@@ -65,7 +67,11 @@ def ranked_in(driver, wish: Wish) -> dict:
         "licence": wish.licence or "",
         "dimension": str(wish.max_dimension or ""),
     }
-    return driver.execute_script("return chooseModels(readTable(), wishOf(arguments[0]))", state)
+    return driver.execute_script(
+        "const choice = chooseModels(readTable(), wishOf(arguments[0]));"
+        "return { ...choice, next: choice.next.map((one) => ({ ...one, code: named(one.label)[0] })) }",
+        state,
+    )
 
 
 def same(driver, atlas: Atlas, wish: Wish) -> None:
@@ -79,6 +85,12 @@ def same(driver, atlas: Atlas, wish: Wish) -> None:
     )
     assert [count for _, count in found["coverage"]] == list(expected.coverage.values())
     assert found["cells"] == expected.scores
+    doubts = [
+        f"{one['about']['name']} on {TASKS[one['kind']]} in {display_name(one['code'])},"
+        f" now {100 * one['low']:.0f} to {100 * one['high']:.0f}"
+        for one in found["next"]
+    ]
+    assert doubts == list(expected.next)
     assert (found["cheapest"] or {"about": {"name": None}})["about"]["name"] == expected.cheapest
 
 
@@ -141,6 +153,10 @@ def test_names_codes_and_guesses_are_said(page, browser) -> None:
     expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu", "haw-Latn"), "retrieval"))
     assert texts(driver, "#view tbody th")[0] == expected.candidates[0].model
     assert "xalign choose --languages swh-Latn,tel-Telu,haw-Latn --task=retrieval" in texts(driver, "#view code")
+    assert expected.next
+    for line, doubt in zip(texts(driver, "#view h2 ~ ul li"), expected.next, strict=True):
+        assert line.split(" on ")[0] == doubt.split(" on ")[0]
+        assert re.findall(r"\d+", line)[-2:] == re.findall(r"\d+", doubt)[-2:]
 
 
 def test_the_view_opens_with_an_answer_for_the_browsers_languages(page, browser) -> None:

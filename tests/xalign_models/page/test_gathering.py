@@ -24,8 +24,8 @@ PAIRS = {
 }
 
 
-def unpacked(data, name="values-0") -> np.ndarray:
-    return numbers_in(zlib.decompress(base64.b64decode(data["packed"][name])))
+def unpacked(data, block) -> np.ndarray:
+    return numbers_in(zlib.decompress(base64.b64decode(data["packed"][block["name"]])))
 
 
 def block(data, kind, heading=""):
@@ -40,7 +40,7 @@ def test_scores_by_language_come_back(put, tmp_path) -> None:
     data = page_data(read_results(tmp_path))
     found = block(data, "languages")
     labels = [data["labels"][label][0] for label in found["labels"]]
-    values = unpacked(data)[found["at"] :][:6].reshape(2, 3)
+    values = unpacked(data, found).reshape(2, 3)
     for name, expected in ((PLAIN, scores), (LSAR, {"deu-Latn": 0.456})):
         row = found["rows"].index([one["name"] for one in data["rows"]].index(name))
         for label, value in zip(labels, values[row], strict=True):
@@ -57,15 +57,15 @@ def test_each_task_is_packed_by_itself(put, tmp_path) -> None:
         put(PLAIN, task, {"deu-Latn": 0.1 + 0.5 * number, "eng-Latn": 0.2}, languages={"deu-Latn": [], "eng-Latn": []})
     data = page_data(read_results(tmp_path))
     for number, expected in enumerate(([100, 200], [600, 200])):
-        (place,) = (one["at"] for one in data["blocks"] if one["task"] == number)
-        assert unpacked(data, f"values-{number}")[place:].tolist() == expected
+        (found,) = (one for one in data["blocks"] if one["task"] == number)
+        assert unpacked(data, found).tolist() == expected
 
 
 def test_pairs_are_matrices_of_queries_by_candidates(put, tmp_path) -> None:
     put(PLAIN, "T", PAIRS)
     data = page_data(read_results(tmp_path))
     found = block(data, "pairs", "after")
-    matrix = unpacked(data)[found["at"] :][:9].reshape(3, 3)
+    matrix = unpacked(data, found).reshape(3, 3)
     names = [data["labels"][label][0].replace("-", "_") for label in found["labels"]]
     for i, a in enumerate(names):
         for j, b in enumerate(names):
@@ -81,7 +81,7 @@ def test_a_model_with_fewer_pairs_is_compared_over_these(put, tmp_path) -> None:
     data = page_data(read_results(tmp_path))
     names = [row["name"] for row in data["rows"]]
     found = block(data, "plain", "Into X")
-    other_text, like = unpacked(data)[found["at"] :][:6].reshape(2, 3)
+    other_text, like = unpacked(data, found).reshape(2, 3)
     labels = [data["labels"][label][0] for label in found["labels"]]
     assert [names[row] for row in found["rows"]] == ["xalign/lir-1__tiny", LSAR]
     assert like[labels.index("deu-Latn")] == round(1000 * PAIRS["eng_Latn-deu_Latn"])
@@ -97,6 +97,60 @@ def test_subsets_say_their_languages(put, tmp_path) -> None:
     assert [[data["labels"][label][0] for label in one] for one in found["spoken"]] == [["arb-Arab", "eng-Latn"], []]
 
 
+def outcomes(data) -> dict[tuple[str, str], np.ndarray]:
+    """Hits by model and subset, unpacked as the page does."""
+    found = {}
+    for one in data["items"]:
+        raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][one["name"]])), np.uint8)
+        rows = np.bitwise_xor.accumulate(raw.reshape(len(one["rows"]), -1), axis=0)
+        ends = np.cumsum(one["counts"])
+        for row, bits in zip(one["rows"], np.unpackbits(rows, axis=1), strict=True):
+            for names, hits in zip(one["subsets"], np.split(bits, ends)[:-1], strict=True):
+                key = "-".join(data["labels"][name][0].replace("-", "_") for name in names)
+                found[data["rows"][row]["name"], key] = hits
+    return found
+
+
+def put_outcomes(put, tasks=("T",), pairs=tuple(PAIRS)) -> dict[tuple[str, str], np.ndarray]:
+    """Write two models' hits, 13 items a pair, and return them."""
+    rng, hits = np.random.default_rng(0), {}
+    for model, base in ((PLAIN, None), (LSAR, PLAIN)):
+        hits |= {(model, pair): rng.random(13) < 0.5 for pair in pairs}
+        scores = {pair: round(float(hits[model, pair].mean()), 6) for pair in pairs}
+        ranks = {pair: np.where(hits[model, pair], 1, 4).astype(np.uint16) for pair in pairs}
+        for task in tasks:
+            put(model, task, scores, baseline=base, ranks=ranks)
+    return hits
+
+
+def test_single_outcomes_come_back(put, tmp_path) -> None:
+    hits = put_outcomes(put)
+    found = outcomes(page_data(read_results(tmp_path)))
+    assert found.keys() == hits.keys()
+    assert all((found[key] == hits[key]).all() for key in hits)
+
+
+def test_single_outcomes_are_bounded(put, tmp_path, monkeypatch) -> None:
+    """Only pairs with English of a task with many pairs, and no more tasks than fit; what fits is whole."""
+    hits = put_outcomes(put, ("T", "U"))
+    monkeypatch.setattr("xalign_models.page.outcomes.MOST_SUBSETS", 5)
+    data = page_data(read_results(tmp_path))
+    assert {one["task"] for one in data["items"]} == {0, 1}
+    found = outcomes(data)
+    assert found.keys() == {(model, pair) for model, pair in hits if "eng_Latn" in pair}
+    assert all((found[key] == hits[key]).all() for key in found)
+    size = len(data["packed"]["items-0"])
+    for most, tasks in ((size, {0}), (size - 1, set())):
+        monkeypatch.setattr("xalign_models.page.outcomes.MOST_OUTCOMES", most)
+        assert {one["task"] for one in page_data(read_results(tmp_path))["items"]} == tasks
+
+
+def test_grades_are_no_single_outcomes(put, tmp_path) -> None:
+    grades = np.array([0.25, 0.75, 0.5])
+    put(PLAIN, "T", {"eng-Latn": 0.5}, ranks={"eng-Latn": grades})
+    assert page_data(read_results(tmp_path))["items"] == []
+
+
 def test_a_study_has_its_own_before(put, tmp_path) -> None:
     folder = put(PLAIN, "T", PAIRS, metric="after_precision_at_5")
     path = folder / "T.json"
@@ -105,8 +159,7 @@ def test_a_study_has_its_own_before(put, tmp_path) -> None:
         entry["before_precision_at_5"] = entry["main_score"] / 2
     path.write_text(json.dumps(result))
     data = page_data(read_results(tmp_path))
-    values = unpacked(data)
-    before, after = (values[block(data, "pairs", heading)["at"] :][1] for heading in ("before", "after"))
+    before, after = (unpacked(data, block(data, "pairs", heading))[1] for heading in ("before", "after"))
     assert before == pytest.approx(after / 2, abs=1)
 
 

@@ -17,15 +17,16 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from tests.xalign_models.page.conftest import first_paint, settle, show, texts
+from tests.xalign_models.page.conftest import data_in, first_paint, settle, show, texts
 from xalign_models.boards.leaderboard import by_language, leaderboard
 from xalign_models.page import write_page
 from xalign_models.page.serving import server
+from xalign_models.results.items import Items
 from xalign_models.results.reading import Frame, Results, TaskScores, read_results
 from xalign_models.tables.board import Board, Cell, Evidence, Row
 from xalign_models.tables.formats import to_markdown
 
-VIEWS = ("board", "differences", "languages", "pairs", "trade", "published", "notes")
+VIEWS = ("board", "differences", "languages", "pairs", "trade", "published", "items", "notes")
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e{{data}}"
 
@@ -175,6 +176,40 @@ def test_the_order_stands_in_the_address_and_back_undoes_a_choice(page, browser)
     driver.get(driver.current_url + "&")
     driver.refresh()
     assert order()[0] == ["model"]
+
+
+def test_single_items_say_who_missed_what_in_which_language(page, tmp_path, browser) -> None:
+    results, driver = read_results(tmp_path), browser(page)
+    rows = [row["name"] for row in data_in(page.read_text("utf-8"))["rows"]]
+    items, table = Items("main_score"), results.tables[LSAR, "PairsTask"]
+    ours, theirs = items.outcomes(table), items.outcomes(results.tables[PLAIN, "PairsTask"])
+    show(driver, f"view=items&task=PairsTask&model={rows.index(LSAR)}&item=7")
+    lines = driver.execute_script(
+        "return [...document.querySelectorAll('#view tbody tr')].map((row) => [...row.cells].map((it) => it.innerText))"
+    )
+    found = {name: cells for name, *cells in lines}
+    assert len(found) == len(ours)
+    for pair, name in (("deu_Latn-jpn_Jpan", "German → Japanese"), ("eng_Latn-arb_Arab", "English → Standard Arabic")):
+        a, b = ~ours[pair], ~theirs[pair]
+        said = {
+            (1, 1): "missed by both",
+            (1, 0): "missed by lsar alone",
+            (0, 1): "missed by plain alone",
+            (0, 0): "found",
+        }
+        counts = [200, *map(np.count_nonzero, (a & ~b, b & ~a, a & b))]
+        assert found[name] == [*map(str, counts), said[a[7], b[7]]]
+        driver.execute_script(
+            "[...document.querySelectorAll('#view tbody th')].find((one) => one.textContent === arguments[0]).click()",
+            name,
+        )
+        settle(driver)
+        alone = texts(driver, "dialog dd")[0]
+        assert alone == ", ".join(map(str, np.flatnonzero(a & ~b)))
+        driver.execute_script("document.querySelector('dialog').close()")
+    show(driver, f"view=items&task=PairsTask&model={rows.index(LSAR)}&against=null&sort=up:missed")
+    missed = [int(text) for text in texts(driver, "#view tbody td:nth-child(3)")]
+    assert missed == sorted(np.count_nonzero(~hits) for hits in ours.values())
 
 
 def test_dark_and_light(page, browser) -> None:
