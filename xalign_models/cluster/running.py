@@ -113,8 +113,8 @@ class _Driver:
                 try:
                     if isinstance(opened, Exception):
                         raise opened
-                    encoder, hardware = opened
-                    result = self.results[model, name] = Growing(self.cache, task, encoder, hardware, self.items)
+                    encoder, device = opened
+                    result = self.results[model, name] = Growing(self.cache, task, encoder, device, self.items)
                 except XAlignError as error:
                     yield Outcome(self.names[model], name, None, error=str(error))
                     continue
@@ -149,14 +149,7 @@ class _Driver:
 
 
 class Growing:
-    """The result of a model on a task; the driver alone writes it.
-
-    Args:
-        cache: The results.
-        task: The task, with the chosen subsets.
-        encoder: The model without its backbone.
-        hardware: Name of the workers' device.
-        level: Data of single items to keep.
+    """The result of a model, without its backbone, on a task's chosen subsets; the driver alone writes it.
 
     Attributes:
         revision: Revision of the model.

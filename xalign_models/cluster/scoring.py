@@ -23,8 +23,8 @@ from xalign_models.results.items import Level, full_folder
 from xalign_models.specs import digest
 from xalign_models.store import EmbeddingStore, open_store
 
-Shared = tuple[str, dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]]
-"""A machine, and keys and vectors (n, d) in its store by namespace."""
+Vectors = dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]
+"""Keys and vectors (n, d) by namespace."""
 
 
 def open_models(
@@ -37,9 +37,9 @@ def open_models(
             encoder = load_encoder(model, device=device, **given)
             if encoder.mteb_model_meta.revision is None:
                 raise DataError(f"{model} has no revision to store results under.")
-            bare: Any = None
+            raw: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
-            bare = XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta)
+            bare = XAlignEncoder(raw, [], encoder.prompts, known, encoder.mteb_model_meta)
             opened.append((bare, hardware(encoder.raw.device)))
         except Exception as error:  # a broken model may raise anything and must not stop the others
             opened.append(DataError(one_line(error)))
@@ -47,21 +47,19 @@ def open_models(
 
 
 def score(
-    device: str | None, given: Mapping[str, Any], items: Level, share: bool, revision: str, unit: Unit, *shared: Shared
+    device: str | None,
+    given: Mapping[str, Any],
+    items: Level,
+    share: bool,
+    revision: str,
+    unit: Unit,
+    *shared: tuple[str, Vectors],
 ) -> Answer:
-    """Score a unit with the vectors of other machines, in a folder of its own, where a second attempt resumes.
-
-    Args:
-        device: cpu, cuda or mps; None is the fastest.
-        given: Fields of the backbone's spec.
-        items: Data of single items to keep.
-        share: Whether the answer shares the vectors of the languages that the unit is the first to encode.
-        revision: Revision of the model.
-        unit: The unit.
-        shared: Vectors that other units have encoded.
+    """Score a unit in a folder of its own, where a second attempt resumes; ``shared`` has vectors of other units.
 
     Returns:
-        mteb's result of the subsets or None, the reason of a failure, and outcomes of items, an array per subset.
+        mteb's result of the subsets or None, the reason of a failure, and outcomes of items, an array per subset. With
+        ``share``, also the vectors, if the unit is the first to encode a language.
     """
     import ray
 
@@ -106,13 +104,13 @@ class NotingStore:
         self._keys[namespace] |= dict.fromkeys(keys)
         return self._store.get(namespace, keys)
 
-    def noted(self) -> dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]:
-        """Keys and vectors (n, d) so far, by namespace."""
+    def noted(self) -> Vectors:
+        """The vectors of the noted keys."""
         found = {name: zip(keys, self._store.get(name, [*keys]), strict=True) for name, keys in self._keys.items()}
         known = {name: {key: row for key, row in pairs if row is not None} for name, pairs in found.items()}
         return {name: ([*rows], np.stack([*rows.values()])) for name, rows in known.items() if rows}
 
-    def copy(self, vectors: dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]) -> None:
+    def copy(self, vectors: Vectors) -> None:
         """Write the vectors of another machine that the store lacks."""
         for namespace, (keys, rows) in vectors.items():
             missing = [i for i, vector in enumerate(self._store.get(namespace, keys)) if vector is None]
