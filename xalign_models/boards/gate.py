@@ -11,6 +11,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from xalign_models.boards.baseline import DEFAULT, LANGUAGES, Before
 from xalign_models.boards.leaderboard import choose, choose_models
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
@@ -18,7 +20,7 @@ from xalign_models.errors import ResultsError
 from xalign_models.results.items import Items
 from xalign_models.results.languages import code, language_pairs, language_weights
 from xalign_models.results.possible import MAIN
-from xalign_models.results.proportions import fall_of, interval, p_of_fall
+from xalign_models.results.proportions import Fall, fall_of, interval, p_of_fall
 from xalign_models.results.reading import Results, read_results
 
 
@@ -54,26 +56,39 @@ def compare(
     chosen_models = choose_models(sorted({model for model, _ in keys}), models)
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
     items = Items(MAIN)
-    rows: list[GateRow] = []
+    judged: list[tuple[GateRow, Fall | None]] = []
     unguarded = []
     for key in chosen:
         tolerance = before.tolerance.get(key[1], before.tolerance[DEFAULT])
         each = max(tolerance, before.tolerance.get(LANGUAGES, 0))
-        rows += _judge(key, (old, results), (tolerance, each), items)
+        judged += _judge(key, (old, results), (tolerance, each), items)
         unguarded += [key] if key not in old.tables.keys() | old.unreadable.keys() else []
-    return GateReport(tuple(decide(rows)), tuple(unguarded))
+    return GateReport(tuple(decide(_tested(judged))), tuple(unguarded))
+
+
+def _tested(judged: Sequence[tuple[GateRow, Fall | None]]) -> Iterator[GateRow]:
+    """The rows, those with a fall with its interval and p-value; all falls are tested at once."""
+    having = [(row, fall) for row, fall in judged if fall]
+    falls = Fall(*np.array([fall for _, fall in having]).reshape(-1, len(Fall._fields)).T)
+    p = p_of_fall(falls, np.array([row.tolerance / 100 for row, _ in having]))
+    tests = zip(*((-100 * end).tolist() for end in interval(falls)), p.tolist(), strict=True)
+    for row, fall in judged:
+        yield replace(row, **dict(zip(("high", "low", "p"), next(tests), strict=True))) if fall else row
 
 
 def _judge(
     key: tuple[str, str], sides: tuple[Results, Results], tolerances: tuple[float, float], items: Items
-) -> Iterator[GateRow]:
-    """The rows of a model on a task; ``tolerances`` are those of the mean and of a language beside it."""
+) -> Iterator[tuple[GateRow, Fall | None]]:
+    """The rows of a model on a task, with their falls if there are items.
+
+    ``tolerances`` are those of the mean and of a language beside it.
+    """
     tolerance = tolerances[0]
     old, new = (side.tables.get(key) for side in sides)
     wrong = new.impossible if new else {}
 
-    def rows(why: Mapping[str, tuple[Verdict, str]]) -> Iterator[GateRow]:
-        yield from (GateRow(*key, name, tolerance, *reason) for name, reason in why.items())
+    def rows(why: Mapping[str, tuple[Verdict, str]]) -> Iterator[tuple[GateRow, None]]:
+        yield from ((GateRow(*key, name, tolerance, *reason), None) for name, reason in why.items())
 
     bad = {subset: (Verdict.FAIL, f"impossible score: {reason}") for subset, reason in wrong.items()}
     unknown = _unknown(key, sides)
@@ -91,17 +106,16 @@ def _judge(
             bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common))
     shares = language_weights(common) if common else {}
+    gaps, outcomes = items.gaps(new, old, shares), items.outcomes(new)
     for name, weights in shares.items():
         tolerance = tolerances[name != "mean" and len(shares) > 1]
         before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)
         row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after)
-        gaps = items.gaps(new, old, weights)
-        if gaps is not None:
-            whole = sum(weight / len(items.outcomes(new)[subset]) for subset, weight in weights.items())
-            fall = fall_of(gaps, whole)
-            high, low = (-100 * end for end in interval(fall))
-            row = replace(row, low=low, high=high, p=p_of_fall(fall, tolerance / 100))
-        yield row
+        fall = None
+        if name in gaps:
+            whole = sum(weight / len(outcomes[subset]) for subset, weight in weights.items())
+            fall = fall_of(gaps[name], whole)
+        yield row, fall
 
 
 def _unknown(key: tuple[str, str], sides: tuple[Results, Results]) -> str | None:

@@ -153,10 +153,10 @@ def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
         name: dict.fromkeys(subsets, 1 / len(subsets)) for name, subsets in parts.items() if subsets
     }
     rows |= {name: weights for name, weights in language_weights(before).items() if name != "mean"}
-    scores = []
+    scores, gaps_by_row = [], items.gaps(aligned, plain, rows)
     for name, weights in rows.items():
         means = [sum(values[subset] * share for subset, share in weights.items()) for values in (before, after)]
-        gaps = items.gaps(aligned, plain, weights)
+        gaps = gaps_by_row.get(name)
         reach = 1.96 * float(np.sqrt(((gaps - gaps.mean()) ** 2).sum())) if gaps is not None else np.inf
         difference = means[1] - means[0]
         scores.append(Score(name, means[0], means[1], (difference - reach, difference + reach)))

@@ -139,31 +139,32 @@ class Items:
         self._loaded: dict[Path, Outcomes] = {}
         self._size = 0  # bytes
         self._samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
-        self._shares: dict[tuple[Path, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
 
-    def gaps(self, table: TaskScores, base: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64] | None:
-        """Each sentence's share (n,) in the weighted mean of ``table`` less that of ``base``, which is their sum.
+    def gaps(
+        self, table: TaskScores, base: TaskScores, rows: Mapping[str, Mapping[str, float]]
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """Each sentence's share (n,) in the weighted means of ``table`` less those of ``base``, which are their sums.
 
-        Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
-        this only groups independent outcomes. None if a subset has no outcomes in one of the two, or other sentences.
+        ``rows`` are the weights of each mean by subset. A mean is left out if one of its subsets has no outcomes in one
+        of the two, or other sentences. Sentence i counts as the same in all subsets, as in multi-parallel text; if
+        subsets have different sentences, this only groups independent outcomes.
         """
         hits, base_hits = self.outcomes(table), self.outcomes(base)
-        if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in weights):
-            return None
-        gaps = self.shares(table, weights) - self.shares(base, weights)
+        kept = [s for s in hits if s in base_hits and len(hits[s]) == len(base_hits[s])]
+        place = {subset: index for index, subset in enumerate(kept)}
+        tested = {name: weights for name, weights in rows.items() if weights.keys() <= place.keys()}
+        moved = np.zeros((len(kept), max((len(hits[subset]) for subset in kept), default=0)))
+        for row, subset in zip(moved, kept, strict=True):
+            row[: len(hits[subset])] = np.subtract(hits[subset], base_hits[subset], dtype=np.float64) / len(
+                hits[subset]
+            )
+        shares = np.zeros((len(tested), len(kept)))
+        for row, weights in zip(shares, tested.values(), strict=True):
+            row[[place[subset] for subset in weights]] = [*weights.values()]
+        gaps = shares @ moved
         gaps[np.abs(gaps) < ZERO] = 0  # equal outcomes
-        return gaps
-
-    def shares(self, table: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64]:
-        """(n,) each sentence's share in the weighted mean over subsets, all of which have outcomes; it is their sum."""
-        outcomes_by_subset, key = self.outcomes(table), (table.folder, tuple(sorted(weights.items())))
-        if key not in self._shares:
-            chosen = {subset: outcomes_by_subset[subset] for subset in weights}
-            total = np.zeros(max(map(len, chosen.values())))
-            for subset, outcomes in chosen.items():
-                total[: len(outcomes)] += outcomes * (weights[subset] / len(outcomes))
-            self._shares[key] = total
-        return self._shares[key]
+        lengths = (max(len(hits[subset]) for subset in weights) for weights in tested.values())
+        return {name: row[:length] for name, row, length in zip(tested, gaps, lengths, strict=True)}
 
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""
@@ -176,7 +177,7 @@ class Items:
     def outcomes(self, table: TaskScores) -> Outcomes:
         """Outcomes by subset, if their mean is the score."""
         if table.task != self._task:
-            self._task, self._loaded, self._samples, self._shares = table.task, {}, {}, {}
+            self._task, self._loaded, self._samples = table.task, {}, {}
         if table.folder not in self._loaded:
             if self._size > MOST:
                 self._loaded, self._size = {}, 0

@@ -364,8 +364,8 @@ def _columns(
             table[row, place] = nan
             if name == MAIN or value == value:  # mteb writes NaN where a metric is undefined
                 left_out.append((place, f"{name} of {subsets[place]} ({str(value)[:40]})"))
-    known = zip(numbers, table, (~np.isnan(table)).any(axis=1).tolist(), strict=True)
-    columns = {name: column for name, column, some in known if some}
+    empty = {*np.flatnonzero(np.isnan(table).all(axis=1)).tolist()}
+    columns = {name: table[row] for row, name in enumerate(numbers) if row not in empty}
     return columns, [text for _, text in sorted(left_out, key=itemgetter(0))]
 
 

@@ -119,7 +119,6 @@ def test_shares_add_up_to_the_macro_mean(put, tmp_path) -> None:
     put("xalign/plain__tiny", "T", scores, ranks=ranks)
     table = read_results(tmp_path).tables["xalign/plain__tiny", "T"]
     mean = (hits["a"].mean() + hits["b"].mean()) / 2
-    assert Items("main_score").shares(table, {"a": 0.5, "b": 0.5}).sum() == pytest.approx(mean)
     assert Items("main_score").sample(table, frozenset("ab")).shares.sum() == pytest.approx(mean)
     assert Items("main_score").sample(table, frozenset("abc")) is None
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
-from xalign_models.results.proportions import Z, counted, fall_of, interval, items_needed, p_of_fall, score
+from xalign_models.results.proportions import Fall, Z, counted, fall_of, interval, items_needed, p_of_fall, score
 
 
 def probabilities(n: int, lost: float, won: float):
@@ -60,6 +60,15 @@ def test_the_interval_ends_where_the_test_turns() -> None:
         assert score(fall, high + 1e-6) < -Z < score(fall, high - 1e-6)
         mirrored = interval(fall._replace(total=-fall.total))
         assert mirrored == pytest.approx((-high, -low), abs=1e-9)
+
+
+def test_many_falls_have_the_intervals_of_each() -> None:
+    falls = [counted(12, 5, 400), counted(0, 0, 20), counted(0, 0, 1), counted(3, 30, 200)]
+    low, high = interval(Fall(*np.array(falls).T))
+    each = np.array([interval(fall) for fall in falls])
+    assert low == pytest.approx(each[:, 0], abs=1e-15)
+    assert high == pytest.approx(each[:, 1], abs=1e-15)
+    assert p_of_fall(Fall(*np.array(falls).T), np.full(4, 0.01)) == pytest.approx([p_of_fall(f, 0.01) for f in falls])
 
 
 def test_counts_and_gaps_agree() -> None:
