@@ -103,7 +103,7 @@ class Cluster:
                 if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
                     options["job_config"] = job_config(ray)
                 ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
                 raise ModelError(f"Cannot reach a Ray cluster at {self.address or 'this machine'}: {reason}") from None
         try:

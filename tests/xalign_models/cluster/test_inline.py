@@ -392,6 +392,17 @@ def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
         run(models[:1], Path("out"))
 
 
+def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
+    def init(*_, **__):
+        raise Exception("The current node timed out during startup.\nIt may be overloaded.")
+
+    stand_in = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    with pytest.raises(ModelError, match="Ray cluster at ray://nowhere:1: The current node timed out") as error:
+        next(on_ray.Cluster("ray://nowhere:1").map(len, None, []))
+    assert "\n" not in str(error.value)
+
+
 def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
     name, started = "RAY_worker_niceness", []
     stand_in = SimpleNamespace(
