@@ -24,6 +24,7 @@ from tests.warm import Warm
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
 gc.disable()  # while tests are collected and libraries imported
+CACHE = os.environ.get("XALIGN_CACHE")
 WORDS = [f"w{i}" for i in range(100)]
 LANGUAGES = ("deu", "eng", "fra")
 
@@ -158,6 +159,26 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def take_assets(workdir: Path) -> Callable[..., None]:
+    """Links installed packages into the cache of ``workdir``; a test whose packages are not installed is skipped."""
+
+    def take(*names: str) -> None:
+        from xalign_models import assets
+
+        for name in names:
+            with mock.patch.dict(os.environ):
+                del os.environ["XALIGN_CACHE"]
+                os.environ.update({"XALIGN_CACHE": CACHE} if CACHE else {})
+                installed = assets.where(name)
+            if installed is None:
+                pytest.skip(f"the asset {name} is not installed: xalign assets install {name}")
+            (workdir / "cache" / "assets").mkdir(parents=True, exist_ok=True)
+            (workdir / "cache" / "assets" / name).symlink_to(installed)
+
+    return take
 
 
 @pytest.fixture

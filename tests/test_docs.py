@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from xalign_models import assets
 from xalign_models.corpora import embedded
 
 ROOT = Path(__file__).parents[1]
@@ -91,13 +90,8 @@ def few_rows(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asset", ["multilingual-e5-small-q4"])
-def test_readmes_lines_run_as_written(asset, workdir, few_rows, monkeypatch):
-    for name in (asset, "gettext"):
-        if assets.where(name) is None:
-            monkeypatch.delenv("XALIGN_CACHE")
-            if assets.where(name) is None:
-                pytest.skip(f"the asset {name} is not installed: xalign assets install {name}")
+def test_readmes_lines_run_as_written(take_assets, few_rows):
+    take_assets("multilingual-e5-small-q4", "gettext")
     (source,) = blocks(ROOT / "README.md", "python")
     names: dict = {}
     exec(compile(source, "README.md", "exec"), names)  # as a reader would paste it

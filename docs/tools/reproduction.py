@@ -37,17 +37,19 @@ def page() -> str:
     lines = [
         "# Reproduction",
         "",
-        f"All {sum(counts.values())} tables of the five papers, and their figures. No table is reproduced with the "
-        "paper's own models: they need weights and GPUs that were not at hand.",
+        f"This page lists all {sum(counts.values())} tables of the five papers, and their figures. No table is "
+        "reproduced with the paper's own models, because their weights and GPUs were not available.",
         "",
         "| status | tables | meaning |",
         "|---|---:|---|",
         *(f"| {status} | {counts[status]} | {meaning} |" for status, meaning in STATUS.items()),
     ]
-    for paper, group in groupby(rows, itemgetter("paper")):
+    for paper, items in groupby(rows, itemgetter("paper")):
+        group = list(items)
         head = "| of the paper | shows | status | command | remark |"
-        lines += ["", f"## {papers[paper]['title']}", "", head, "|---|---|---|---|---|"]
-        lines += [_line(row) for row in group]
+        lines += ["", f"## {papers[paper]['title']}", "", '<details markdown="1">']
+        lines += [f"<summary>{len(group)} tables and figures</summary>", "", head, "|---|---|---|---|---|"]
+        lines += [*map(_line, group), "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
