@@ -20,13 +20,13 @@ from xalign_models import __version__
 from xalign_models.atlas import Atlas
 from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
-from xalign_models.errors import FileError, ResultsError
+from xalign_models.errors import ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.packing import Numbered, pack
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
-from xalign_models.results.reading import Results, TaskScores, read_meta
+from xalign_models.results.reading import Results, TaskScores
 from xalign_models.tables.board import MARKS, Board, Cell, Evidence
 
 MOST_LANGUAGES = 40
@@ -83,7 +83,7 @@ def page_data(
     shown = {column for board in boards.values() for column in board.columns}
     names = [task for task in results.tasks if shown & {task, *_directions(task)}]
     task_of = {column: task for task in names for column in (task, *_directions(task)) if column in shown}
-    values, origins = _Values(), _Origins()
+    values, origins = _Values(), _Origins(results.metadata)
     published = []
     for number, task in enumerate(names):
         tables = {index: results.tables[name, task] for name, index in first.items() if (name, task) in results.tables}
@@ -170,6 +170,7 @@ def _directions(task: str) -> list[str]:
 class _Origins:
     """Where results come from: the distinct models, machines and versions, as JSON, and data revisions, by number."""
 
+    metadata: Mapping[Path, Mapping[str, Any]]
     models: Numbered = field(default_factory=Numbered)
     machines: Numbered = field(default_factory=Numbered)
     versions: Numbered = field(default_factory=Numbered)
@@ -179,7 +180,10 @@ class _Origins:
     def cell(self, cell: Cell, table: TaskScores) -> dict[str, Any]:
         """A cell and the numbers of its model, machine and data revision, and its date in minutes since 1970."""
         if table.folder not in self._folders:
-            self._folders[table.folder] = json.dumps(_model(table.folder)), self._machines(table.folder)
+            self._folders[table.folder] = (
+                json.dumps(_model(table.folder.name, self.metadata.get(table.folder, {}))),
+                self._machines(table.folder),
+            )
         model, machines = self._folders[table.folder]
         always = {
             "score": cell.score,
@@ -213,13 +217,10 @@ class _Origins:
         }
 
 
-def _model(folder: Path) -> dict[str, Any]:
+def _model(revision: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """A model's revision, size, licence and source."""
-    meta: Mapping[str, Any] = {}
-    with suppress(FileError):
-        meta = read_meta(folder).fields
     known = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
-    return {"revision": folder.name, **{name: meta.get(key) for name, key in known.items()}}
+    return {"revision": revision, **{name: meta.get(key) for name, key in known.items()}}
 
 
 def _stripped(values: Iterable[Any]) -> list[Any]:
