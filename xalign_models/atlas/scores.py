@@ -128,6 +128,9 @@ class Scores:
         )
 
 
+_BLOCK = 256  # models whose scores are predicted at once, which bounds the memory
+
+
 class _Part(NamedTuple):
     """Rows of one kind with data, unquantised: scores, spreads of logits, and states (rows, models)."""
 
@@ -344,13 +347,22 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     labels, everybody = {cell.column for cell in cells}, sorted(atlas.models)
     found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
     order = {cell: number for number, cell in enumerate(found)}
-    own = [everybody.index(name) for name in names]
-    table = np.full((len(names), len(cells)), np.nan)
-    for number, cell in enumerate(cells):
-        if cell in order:
-            table[:, number] = values[own, order[cell]]
-    main = main_columns(published.columns)
-    parts = _Evidence(cells, table, _trained(atlas, names, cells), main, scores.place).parts(scores.factors)
+    numbers, main = {name: number for number, name in enumerate(everybody)}, main_columns(published.columns)
+    blocks = []
+    for start in range(0, len(names), _BLOCK):
+        block = names[start : start + _BLOCK]
+        table, own = np.full((len(block), len(cells)), np.nan), [numbers[name] for name in block]
+        for number, cell in enumerate(cells):
+            if cell in order:
+                table[:, number] = values[own, order[cell]]
+        evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
+        blocks.append(evidence.parts(scores.factors))
+    parts = [
+        _Part(
+            *kind[0][:2], *(np.concatenate(arrays, axis=1) for arrays in zip(*(part[2:] for part in kind), strict=True))
+        )
+        for kind in zip(*blocks, strict=True)
+    ]
     known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
     exact = np.concatenate([part.scores for part in parts])
     rows = scores.rows.astype(np.float64) / UNIT
