@@ -128,7 +128,7 @@ class Scores:
         )
 
 
-_BLOCK = 256  # models whose scores are predicted at once, which bounds the memory
+_BLOCK = 256  # models that are added at once, which bounds the memory
 
 
 class _Part(NamedTuple):
@@ -347,22 +347,19 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     labels, everybody = {cell.column for cell in cells}, sorted(atlas.models)
     found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
     order = {cell: number for number, cell in enumerate(found)}
-    numbers, main = {name: number for number, name in enumerate(everybody)}, main_columns(published.columns)
-    blocks = []
+    main, places = main_columns(published.columns), {name: place for place, name in enumerate(everybody)}
     for start in range(0, len(names), _BLOCK):
         block = names[start : start + _BLOCK]
-        table, own = np.full((len(block), len(cells)), np.nan), [numbers[name] for name in block]
+        own, table = [places[name] for name in block], np.full((len(block), len(cells)), np.nan)
         for number, cell in enumerate(cells):
             if cell in order:
                 table[:, number] = values[own, order[cell]]
         evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
-        blocks.append(evidence.parts(scores.factors))
-    parts = [
-        _Part(
-            *kind[0][:2], *(np.concatenate(arrays, axis=1) for arrays in zip(*(part[2:] for part in kind), strict=True))
-        )
-        for kind in zip(*blocks, strict=True)
-    ]
+        scores = _with_parts(scores, evidence.parts(scores.factors), block)
+    return scores
+
+
+def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
     known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
     exact = np.concatenate([part.scores for part in parts])
     rows = scores.rows.astype(np.float64) / UNIT
