@@ -79,7 +79,7 @@ def score_of(logits: Float64) -> Float64:
 def cells_of(columns: Sequence[Column], models: Sequence[str], fewest: int = FEWEST) -> tuple[list[Cell], Float64]:
     """The cells with at least ``fewest`` models, and the scores (models, cells), NaN where a model lacks one."""
     order = {model: row for row, model in enumerate(models)}
-    cells, scores = [], [np.zeros((len(models), 0))]
+    cells, found = [], []
     for column in columns:
         rows = [order[model] for model in column.models]
         for place, language in enumerate(column.languages):
@@ -87,11 +87,12 @@ def cells_of(columns: Sequence[Column], models: Sequence[str], fewest: int = FEW
                 used = [kind for kind in kinds if column.counts[place, kind] > 0]
                 means = column.scores[:, place, used].mean(axis=1) if used else np.zeros(0)
                 if used and np.isfinite(means).sum() >= fewest:
-                    values = np.full((len(models), 1), np.nan)
-                    values[rows, 0] = means
                     cells.append(Cell(column.task, column.kind, column.label, language, pairing))
-                    scores.append(values)
-    return cells, np.concatenate(scores, axis=1)
+                    found.append((rows, means))
+    scores = np.full((len(models), len(cells)), np.nan)
+    for number, (rows, means) in enumerate(found):
+        scores[rows, number] = means
+    return cells, scores
 
 
 def fit(logits: Float64, rank: int = RANK, rounds: int = ROUNDS, seed: int = 0) -> Factors:

@@ -1,9 +1,6 @@
 """Adds the user's own results to the published ones, in the same column if text, split and metric are the same."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +8,7 @@ from xalign_models.atlas.derive import columns_of, describe
 from xalign_models.atlas.imported import of_results, version_key
 from xalign_models.atlas.scores import scores_of, with_models, with_table
 from xalign_models.atlas.table import Atlas, Column
-from xalign_models.errors import FileError
-from xalign_models.results.reading import Results, read_meta
+from xalign_models.results.reading import Results
 
 _KINDS = {
     "precision_at_1": "bitext",
@@ -52,7 +48,7 @@ def with_measured(atlas: Atlas, read: Results) -> Atlas:
             columns[place] = join(columns[place], column)
     folders = {table.model: table.folder for table in read.tables.values()}
     names = {result.model for result in results}
-    models = {name: describe(name, _metadata(folders[name]), kinds_of_tasks) for name in sorted(names)}
+    models = {name: describe(name, read.metadata.get(folders[name], {}), kinds_of_tasks) for name in sorted(names)}
     merged = replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
     changed = sorted({model for column in columns[: len(atlas.columns)] for model in column.measured})
     if not atlas.table or not changed:
@@ -97,10 +93,3 @@ def join(published: Column, measured: Column) -> Column:
         measured=published.measured | newer.keys(),
         scores=np.concatenate([published.scores[kept], scores]),
     )
-
-
-def _metadata(folder: Path) -> Mapping[str, Any]:
-    try:
-        return read_meta(folder).fields
-    except FileError:
-        return {}

@@ -128,6 +128,9 @@ class Scores:
         )
 
 
+_BLOCK = 256  # models that are added at once, which bounds the memory
+
+
 class _Part(NamedTuple):
     """Rows of one kind with data, unquantised: scores, spreads of logits, and states (rows, models)."""
 
@@ -344,13 +347,19 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     labels, everybody = {cell.column for cell in cells}, sorted(atlas.models)
     found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
     order = {cell: number for number, cell in enumerate(found)}
-    own = [everybody.index(name) for name in names]
-    table = np.full((len(names), len(cells)), np.nan)
-    for number, cell in enumerate(cells):
-        if cell in order:
-            table[:, number] = values[own, order[cell]]
-    main = main_columns(published.columns)
-    parts = _Evidence(cells, table, _trained(atlas, names, cells), main, scores.place).parts(scores.factors)
+    main, places = main_columns(published.columns), {name: place for place, name in enumerate(everybody)}
+    for start in range(0, len(names), _BLOCK):
+        block = names[start : start + _BLOCK]
+        own, table = [places[name] for name in block], np.full((len(block), len(cells)), np.nan)
+        for number, cell in enumerate(cells):
+            if cell in order:
+                table[:, number] = values[own, order[cell]]
+        evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
+        scores = _with_parts(scores, evidence.parts(scores.factors), block)
+    return scores
+
+
+def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
     known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
     exact = np.concatenate([part.scores for part in parts])
     rows = scores.rows.astype(np.float64) / UNIT

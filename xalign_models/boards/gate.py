@@ -57,13 +57,12 @@ def compare(
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
     items = Items(MAIN)
     judged: list[tuple[GateRow, Fall | None]] = []
-    unguarded = []
+    guarded = old.tables.keys() | old.unreadable.keys()
     for key in chosen:
         tolerance = before.tolerance.get(key[1], before.tolerance[DEFAULT])
         each = max(tolerance, before.tolerance.get(LANGUAGES, 0))
         judged += _judge(key, (old, results), (tolerance, each), items)
-        unguarded += [key] if key not in old.tables.keys() | old.unreadable.keys() else []
-    return GateReport(tuple(decide(_tested(judged))), tuple(unguarded))
+    return GateReport(tuple(decide(_tested(judged))), tuple(key for key in chosen if key not in guarded))
 
 
 def _tested(judged: Sequence[tuple[GateRow, Fall | None]]) -> Iterator[GateRow]:
@@ -104,7 +103,7 @@ def _judge(
         if subset not in common and subset not in bad:
             reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
             bad[subset] = (Verdict.CANNOT_TELL, reason)
-    yield from rows(_blame(bad, common))
+    yield from rows(_blame(bad, common) if bad else {})
     shares = language_weights(common) if common else {}
     gaps, outcomes = items.gaps(new, old, shares), items.outcomes(new)
     for name, weights in shares.items():

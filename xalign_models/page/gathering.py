@@ -18,14 +18,14 @@ from langcodes import Language
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
-from xalign_models.errors import FileError, ResultsError
+from xalign_models.errors import ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.outcomes import outcomes_data
 from xalign_models.page.packing import Numbered, pack, thousandths
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
-from xalign_models.results.reading import Results, TaskScores, read_meta
+from xalign_models.results.reading import Results, TaskScores
 from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
 
 MOST_LANGUAGES = 40
@@ -89,7 +89,10 @@ def page_data(
             s for column in (task, *_directions(task)) for s in next(iter(boards.values())).common.get(column, ())
         }
         published += _published(number, task, results, values, common)
-    origins = {table.folder: (_model(table.folder), _machines(table.folder)) for table in results.tables.values()}
+    origins = {
+        folder: (_model(folder.name, results.metadata.get(folder, {})), _machines(folder))
+        for folder in {table.folder for table in results.tables.values()}
+    }
 
     def cell(row: Row, column: str) -> dict[str, Any] | None:
         if column not in row.cells:
@@ -192,13 +195,10 @@ def _machines(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def _model(folder: Path) -> dict[str, Any]:
+def _model(revision: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """A model's revision, size, licence and source."""
-    meta: Mapping[str, Any] = {}
-    with suppress(FileError):
-        meta = read_meta(folder).fields
     known = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
-    return {"revision": folder.name, **{name: meta.get(key) for name, key in known.items()}}
+    return {"revision": revision, **{name: meta.get(key) for name, key in known.items()}}
 
 
 def _brief(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -147,12 +147,14 @@ class Results:
         tables: Scores by (model, task), sorted by names.
         unreadable: Files that were skipped, by (model, task); no older revision replaces them.
         several: Folders of the revisions, the newest last, by (model, task) with more than one.
+        metadata: Content of each folder's ``model_meta.json`` but the arguments; empty if it is missing or damaged.
     """
 
     root: Path
     tables: Mapping[tuple[str, str], TaskScores]
     unreadable: Mapping[tuple[str, str], Path]
     several: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    metadata: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -208,7 +210,11 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
         logger.warning("%d more files that are no whole results are skipped.", len(unreadable) - MOST_NAMED)
     tables = {key: content for key, (_, content) in sorted(newest.items()) if isinstance(content, TaskScores)}
     several = {key: names for key, names in folders.items() if len(names) > 1}
-    return Results(root, tables, {key: path for key, (path, _) in unreadable.items()}, several)
+    metadata = {
+        folder: {key: value for key, value in model.fields.items() if key != "loader_kwargs"}
+        for folder, model in models.items()
+    }
+    return Results(root, tables, {key: path for key, (path, _) in unreadable.items()}, several, metadata)
 
 
 def _model(folder: Path) -> ModelMeta:
@@ -347,10 +353,8 @@ def _columns(
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
     """The possible scores by metric, and the names of the impossible ones in the file's order."""
     numbers: dict[str, Sequence[float]] = {}
-    names = dict.fromkeys(chain.from_iterable(entries))
-    alike = len({*map(tuple, entries)}) == 1
-    lists = zip(*(entry.values() for entry in entries), strict=True) if alike else _lists(entries, names)
-    for name, values in zip(names, lists, strict=True):
+    for name in dict.fromkeys(chain.from_iterable(entries)):
+        values: list[Any] = [entry.get(name) for entry in entries]
         if (kinds := {*map(type, values)}) & {int, float}:
             whole = kinds == {float}
             numbers[name] = values if whole else [v if type(v) is float or is_number(v) else nan for v in values]
@@ -367,9 +371,3 @@ def _columns(
     empty = {*np.flatnonzero(np.isnan(table).all(axis=1)).tolist()}
     columns = {name: table[row] for row, name in enumerate(numbers) if row not in empty}
     return columns, [text for _, text in sorted(left_out, key=itemgetter(0))]
-
-
-def _lists(entries: Sequence[Mapping[str, Any]], names: Collection[str]) -> Iterator[list[Any]]:
-    """The values of each name, in a list of the entries."""
-    for name in names:
-        yield [entry.get(name) for entry in entries]
