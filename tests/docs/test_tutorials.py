@@ -19,23 +19,19 @@ STYLE = re.compile(r"(?:\x1b\[[0-9;]*m| )+$|\x1b\[[0-9;]*m", re.M)
 
 
 @pytest.fixture
-def terminal(workdir, python, monkeypatch):
+def terminal(workdir, python):
     """Runs a command in a terminal of 96 columns; returns what it prints there, without messages of progress."""
     (workdir / "bin").mkdir()
     for name, module in (("python", ""), ("xalign", "-m xalign_models.cli")):
         (workdir / "bin" / name).write_text(f'#!/bin/sh\nexec {python} {module} "$@"\n')
         (workdir / "bin" / name).chmod(0o755)
-    for name, value in {"COLUMNS": "96", "TERM": "xterm", "OMP_NUM_THREADS": "1"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{workdir / 'bin'}:{os.environ['PATH']}")
-    (workdir / "tutorial").mkdir()
+    os.environ.update(COLUMNS="96", TERM="xterm", OMP_NUM_THREADS="1", PATH=f"{workdir / 'bin'}:{os.environ['PATH']}")
+    (folder := workdir / "tutorial").mkdir()
 
     def run(command: str) -> tuple[str, str]:
         master, slave = pty.openpty()
         with (workdir / "errors").open("w+") as errors:
-            process = subprocess.Popen(
-                ["bash", "-c", command], cwd=workdir / "tutorial", stdin=slave, stdout=slave, stderr=errors
-            )
+            process = subprocess.Popen(["bash", "-c", command], cwd=folder, stdin=slave, stdout=slave, stderr=errors)
             os.close(slave)
             shown = b""
             with suppress(OSError):  # the terminal is closed
