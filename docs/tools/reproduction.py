@@ -16,7 +16,7 @@ STATUS = {
     "direction": "measured with other models; the page behind the link says whether the paper's finding holds there",
     "small scale": "measured with a small model of the same kind",
     "needs weights": "the command is there; the models, or a GPU for them, were not",
-    "needs data": "the command is there; the data were not at hand",
+    "needs data": "the command is there; the data were not available",
     "settings": "no result: a configuration that is shipped",
     "not measured": "the code is there, the number is not",
     "not implemented": "not built",

@@ -236,7 +236,7 @@ def scores_of(atlas: Atlas) -> Scores:
         ResultsError: It holds none.
     """
     if not atlas.table:
-        raise ResultsError("This atlas has no predicted scores; make it anew with `xalign atlas update`.")
+        raise ResultsError("This atlas has no predicted scores; rebuild it with `xalign atlas update`.")
     parts = dict(atlas.table)
     texts = {name: tuple(parts.pop(name).tobytes().decode().split("\n")) for name in ("models", "languages")}
     factors = Factors(*(parts.pop(name).astype(np.float64) for name in ("mean", "loadings", "noise")))

@@ -128,7 +128,7 @@ def update(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make the table of published and predicted scores anew, and say what changed for some languages."""
+    """Rebuild the table of published and predicted scores, and list what changed for some languages."""
     from xalign_models.atlas.choose import understood
     from xalign_models.atlas.scores import scores_of
     from xalign_models.atlas.table import save

@@ -78,7 +78,7 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets its registry's entry, whose revision is not a value: it is computed anew at each access
+        # mteb sets its registry's entry, whose revision is not a value: it is computed again at each access
         if vars(meta).get("revision") is not None:
             self._meta = meta
 
