@@ -6,13 +6,7 @@ const PAIRINGS = [
   ["from other languages", "queries in further languages, candidates in the language"],
   ["into other languages", "queries in the language, candidates in further languages"],
 ];
-const KIND_NAMES = {
-  retrieval: "retrieval of passages",
-  bitext: "bitext, translations",
-  sts: "sts, similar sentences",
-  classification: "classification",
-  clustering: "clustering",
-};
+const kindName = (kind) => ({ retrieval: "retrieval of passages", bitext: "bitext, translations", sts: "sts, similar sentences" })[kind] ?? kind;
 const amount = (value) =>
   !value ? "?" : value >= 1e9 ? `${+(value / 1e9).toFixed(1)}B` : `${Math.round(value / 1e6) || "<1"}M`;
 const share = (value) => (known(value) ? (100 * value).toFixed(1).replace("-", "\u2212") : "–");
@@ -152,7 +146,7 @@ function ChooseView({ state: given, change }) {
   const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>
     <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${given.wanted} placeholder=${state.wanted} onInput=${(event) => change({ wanted: event.target.value }, true)} /></label>
     <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
-    <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, KIND_NAMES[kind]])]} onChange=${(kind) => change({ kind })} />
+    <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, kindName(kind)])]} onChange=${(kind) => change({ kind })} />
     ${field("size", "Most parameters", "any, e.g. 600M")}
     <${Choice} label="Licence" value=${state.licence} options=${[["", "any"], ["permissive", "permissive (MIT, Apache, …)"], ...licences.map((one) => [one, one])]} onChange=${(licence) => change({ licence })} />
     ${field("dimension", "Longest vectors", "any, e.g. 768")}
@@ -194,11 +188,11 @@ function Ranking({ wish, table, own }) {
   }));
   const guesses = choice.coverage.filter(([, count]) => !count).map(([label]) => label);
   const lines = guesses.map((label) => `A guess: no ${wish.kind} task has ${says(label)}; scores are predicted from languages like it.`);
-  return html`<p class="lead">For ${own ? "your browser’s languages, " : ""}${list}${wish.kind ? `, ${KIND_NAMES[wish.kind]}` : ""}: <b><bdi>${first.about.name}</bdi></b> scores ${share(first.score)}${cheapest && cheapest !== first ? html`; <b><bdi>${cheapest.about.name}</bdi></b> is the smallest within two points of it (${amount(cheapest.about.parameters)} parameters, ${share(cheapest.score)})` : ""}.</p>
-    <p>Scores are means over tasks and languages in percent. Where a model lacks a task, its score is predicted, and the 90% interval says how well; models are ranked by its lower end. Select a model for all that is known of it.</p>
+  return html`<p class="lead">For ${own ? "your browser’s languages, " : ""}${list}${wish.kind ? `, ${kindName(wish.kind)}` : ""}: <b><bdi>${first.about.name}</bdi></b> scores ${share(first.score)}${cheapest && cheapest !== first ? html`; <b><bdi>${cheapest.about.name}</bdi></b> is the smallest within two points of it (${amount(cheapest.about.parameters)} parameters, ${share(cheapest.score)})` : ""}.</p>
+    <p class="more">Scores are means over tasks and languages in percent. Where a model lacks a task, its score is predicted, and the 90% interval says how well; models are ranked by its lower end. Select a model for all that is known of it.</p>
     <ul>${[...lines, `Number of tasks with scores in each language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`].map((line) => html`<li class=${/^A guess/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>
     <${Grid} caption="Models for these languages" corner="model" heads=${["score", "90% interval", "worst language", "measured", "trained on", "parameters", "memory, 16 bit", "index of a million texts", "longest text, tokens", "weights", "prompts", "licence"]} rows=${rows} onOpen=${setAt} />
-    ${choice.next.length ? html`<h2>Measure this next</h2><p class="lead">These measurements would narrow the choice most, because the models may be the best and their scores are predicted.</p><ul>${choice.next.map(({ about, kind, label, low, high }) => html`<li><bdi>${about.name}</bdi> on ${KIND_NAMES[SETTINGS.tasks[kind]]} in ${languageName(label)}, now between ${(100 * low).toFixed(0)} and ${(100 * high).toFixed(0)}</li>`)}</ul>` : ""}
+    ${choice.next.length ? html`<h2>Measure this next</h2><p class="lead">These measurements would narrow the choice most, because the models may be the best and their scores are predicted.</p><ul>${choice.next.map(({ about, kind, label, low, high }) => html`<li><bdi>${about.name}</bdi> on ${kindName(SETTINGS.tasks[kind])} in ${languageName(label)}, now between ${(100 * low).toFixed(0)} and ${(100 * high).toFixed(0)}</li>`)}</ul>` : ""}
     <p>The same in a terminal: <code>${commandOf(wish)}</code></p>
     ${at === null || !candidates[at] ? "" : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${candidates[at].about.name}</bdi>`} facts=${[["Page", candidates[at].about.reference], ...aboutModel(candidates[at].about)]} />`}`;
 }

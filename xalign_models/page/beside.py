@@ -68,7 +68,14 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "tasks": TASKS,
         },
         "statistics": list(SHOWN.values()),
-        "models": [_known(atlas.models.get(name, PublishedModel(name))) for name in names],
+        "models": [
+            {
+                key: value
+                for key, value in vars(atlas.models.get(name, PublishedModel(name))).items()
+                if value is not None
+            }
+            for name in names
+        ],
         "revisions": list(revisions),
         "versions": list(versions),
         "columns": columns,
@@ -82,6 +89,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         about["table"] = {
             "models": [place[model] for model in scores.models],
             "languages": [labels[code] for code in scores.languages],
+            "parts": [[name, getattr(scores, name).size] for name in PARTS],
             "rank": scores.rows.shape[1],
             "step": STEP,
             "unit": UNIT,
@@ -89,11 +97,6 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         }
         packed["atlas-table"] = pack(getattr(scores, name) for name in PARTS)
     return about, packed
-
-
-def _known(model: PublishedModel) -> dict[str, Any]:
-    """The fields of a model that the registry knows."""
-    return {key: value for key, value in vars(model).items() if value is not None}
 
 
 def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:

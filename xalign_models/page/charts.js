@@ -9,16 +9,17 @@ function DifferencesView({ rows, column, state }) {
   const between = ({ interval }) => (interval ? ` [${interval.map(points).join(", ")}]` : "");
   const title = ({ row, cell }) => `${rowName(row)}: ${points(cell.difference)}${between(cell)}`;
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
-  return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals. <b>Better</b> and <b>worse</b> hold for other sentences and other languages; <b>untested over languages</b>: these languages are too few to say so, and the interval is over sentences alone.${others(state)}</p>
+  return html`<p class="lead">The change by each alignment on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals. <b>Better</b> and <b>worse</b> hold for other sentences and other languages; <b>untested over languages</b>: these languages are too few to say so, and the interval is over sentences alone.${others(state)}</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
-      const margin = Math.min(width * 0.45, 420);
+      const margin = Math.min(width * 0.5, 420),
+        narrow = width < 640; // labels in two lines: the alignment, and its backbone
       const short = (text) => (text.length * 6.5 > margin ? text.slice(0, margin / 6.5 - 1) + "…" : text);
       return {
         width,
-        height: 60 + 20 * order.length,
+        height: 60 + (narrow ? 34 : 20) * order.length,
         marginLeft: margin,
         x: { label: "points against plain →", grid: true, axis: "both" },
-        y: { domain: order.map(name), label: null, tickFormat: short },
+        y: { domain: order.map(name), label: null, tickFormat: (text) => (narrow ? text.split(" · ") : [text]).map(short).join("\n") },
         color: {
           domain: ["better", "worse", ...DATA.tests.slice(1)],
           range: ["#2a9d5c", "#d1495b", "#d98e04", "#8a8f98", "#b8bcc4"],

@@ -23,18 +23,12 @@ function columnAt(index) {
 // The table: the number of tasks of a kind with a language, and each model's score there, with its interval.
 function readTable() {
   const numbers = unpack("atlas-table"),
-    { models, languages, rank, step, unit, effects } = DATA.atlas.table,
-    place = new Map(languages.map((label, index) => [label, index])),
-    count = languages.length * SETTINGS.tasks.length;
+    { models, languages, rank, step, unit, effects, parts } = DATA.atlas.table,
+    place = new Map(languages.map((label, index) => [label, index]));
   let end = 0;
-  const part = (size) => numbers.subarray(end, (end += size)),
-    tasks = part(count),
-    rows = part(count * rank),
-    coordinates = part(models.length * rank),
-    residuals = part(count * models.length),
-    states = part(count * models.length),
-    rowSpreads = part(count),
-    modelSpreads = part(SETTINGS.tasks.length * models.length);
+  const { tasks, rows, coordinates, residuals, states, row_spreads, model_spreads } = Object.fromEntries(
+    parts.map(([name, size]) => [name, numbers.subarray(end, (end += size))]),
+  );
   const rowAt = (kind, label) => kind * languages.length + place.get(label);
   return {
     // Whether a model was measured on a task of a kind, in any language.
@@ -51,8 +45,8 @@ function readTable() {
         measured = state % 16,
         trained = state >> 4,
         centre = Math.log(score / (1 - score)) - (adjusted ? (effects[kind] * trained) / share : 0),
-        own = tasks[row] ? modelSpreads[kind * models.length + model] : 0,
-        width = Math.exp((rowSpreads[row] + own) / unit) * (1 - measured / share);
+        own = tasks[row] ? model_spreads[kind * models.length + model] : 0,
+        width = Math.exp((row_spreads[row] + own) / unit) * (1 - measured / share);
       const low = logistic(centre - width),
         high = logistic(centre + width);
       return {

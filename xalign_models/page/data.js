@@ -37,6 +37,8 @@ const valueOf = (block, i, j) => {
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);
 
 const baselineOf = (row) => DATA.rows[row].base;
+// The row chosen by a form among some, else the first aligned one.
+const chosenRow = (state, rows) => rows.find((row) => String(row) === state.model) ?? rows.find((row) => row !== baselineOf(row)) ?? rows[0];
 // A row's mean over a task's subsets in one language; null where it has none. Of the kind "plain": its unaligned
 // backbone's mean over the same subsets.
 function inLanguage(row, task, label, heading, kind = "languages") {

@@ -26,7 +26,7 @@ from xalign_models.page.packing import Numbered, pack, thousandths
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores
-from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
+from xalign_models.tables.board import MARKS, Board, Cell, Evidence
 
 MOST_LANGUAGES = 40
 """Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
@@ -93,14 +93,13 @@ def page_data(
         folder: (_model(folder.name, results.metadata.get(folder, {})), _machines(folder))
         for folder in {table.folder for table in results.tables.values()}
     }
-
-    def cell(row: Row, column: str) -> dict[str, Any] | None:
-        if column not in row.cells:
-            return None
-        table = results.tables[row.name, task_of[column]]
-        model, machines = origins[table.folder]
-        return _cell(row.cells[column], table, model, machines.get(table.task, {}))
-
+    cells = [
+        [
+            _cell(row.cells[column], results.tables[row.name, task], origins) if column in row.cells else None
+            for column, task in task_of.items()
+        ]
+        for _, row in rows
+    ]
     items, bits = outcomes_data(with_items, values.labels)
     own_labels = len(values.labels)
     beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.labels)
@@ -138,7 +137,7 @@ def page_data(
             for board, row in rows
         ],
         "tests": list(map(str, Evidence)),
-        "cells": [[cell(row, column) for column in task_of] for _, row in rows],
+        "cells": cells,
         "legend": [[title, list(board.legend)] for title, board in boards.items()],
         "own_labels": own_labels,
         "labels": [_label(label, several) for label in values.labels],
@@ -165,8 +164,9 @@ def _directions(task: str) -> list[str]:
     return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
 
 
-def _cell(cell: Cell, table: TaskScores, model: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell and where it comes from; what is absent, zero or false is left out."""
+def _cell(cell: Cell, table: TaskScores, origins: Mapping[Path, tuple[Any, Mapping[str, Any]]]) -> dict[str, Any]:
+    """A cell and where it comes from, by its folder; what is absent, zero or false is left out."""
+    model, machines = origins[table.folder]
     values = {
         **{name: getattr(cell, name) for name in ("ranks", "covered", "of", "fitted", "other_text", "best", "tied")},
         "interval": None if cell.low is None else (cell.low, cell.high),
@@ -179,7 +179,7 @@ def _cell(cell: Cell, table: TaskScores, model: Mapping[str, Any], machine: Mapp
         "mark": MARKS[cell.test] if cell.test else "",
         "verdict": str(cell.test or ""),
         "model": model,
-        "machine": machine,
+        "machine": machines.get(table.task, {}),
         "data": str(table.dataset_revision),
         "date": f"{table.date.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
     }

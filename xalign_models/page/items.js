@@ -2,8 +2,7 @@
 function ItemsView({ rows, task, state, change }) {
   const blocks = DATA.items.filter((block) => block.task === task && block.rows.some((row) => rows.includes(row))),
     having = rows.filter((row) => blocks.some((block) => block.rows.includes(row))),
-    chosen = (value) => (value !== "" && having.includes(Number(value)) ? Number(value) : null);
-  const row = chosen(state.model) ?? having.find((one) => one !== baselineOf(one)) ?? having[0];
+    row = chosenRow(state, having);
   const [at, setAt] = useState(null);
   const tasks = unique(DATA.items.map((block) => DATA.tasks[block.task].name)).join(", ");
   const bound = html`<p class="more">This page has single outcomes of models, not of studies, for ${tasks || "no task"}: as many as fit into 400 KB, and of tasks with more than 100 subsets those with English. Files below results/, in items/, have all of them.</p>`;

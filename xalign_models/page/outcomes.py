@@ -1,4 +1,4 @@
-"""Which single items each model missed: bits of outcomes, for the tasks that fit into the page."""
+"""Bits that tell which single items each model missed, for the tasks that fit into the page."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from xalign_models.results.reading import TaskScores
 MOST_OUTCOMES = 400_000
 """Maximum size of all packed outcomes in characters; tasks beyond it have none in the page."""
 MOST_SUBSETS = 100
-"""Of a task with more subsets, only those with English are in the page."""
+"""Maximum number of a task's subsets; a task with more only has those with English in the page."""
 
 
 def outcomes_data(

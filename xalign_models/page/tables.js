@@ -68,7 +68,7 @@ function BoardView({ rows, columns, state, change, open }) {
       count = shared[rows.length ? DATA.rows[rows[0]].board : 0];
     return html`<bdi>${humps(name)}</bdi>${label === null && count < all ? html`<small>over ${count} of ${all}</small>` : ""}`;
   };
-  return html`<p class="lead">Percent, higher is better: ${where}.</p><p class="more">Below a score stands the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
+  return html`<p class="lead">Percent, higher is better: ${where}.</p><p class="more">Below each score: the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
     <${Grid} caption="Models and tasks" corner="model" heads=${kept.map(head)} rows=${shown} sort=${sort} onSort=${turn} onOpen=${open} />`;
 }
 
@@ -165,10 +165,7 @@ function PairsView({ rows, task, state, change }) {
     return html`<p>This task is not scored by pairs of languages, or it has too many languages for a matrix.</p>`;
   const studied = blocksOf(task, "pairs").find((block) => block.heading === "before");
   const having = rows.filter((row) => after.rows.includes(row));
-  const row =
-    state.model !== "" && having.includes(Number(state.model))
-      ? Number(state.model)
-      : (having.find((one) => one !== baselineOf(one)) ?? having[0]);
+  const row = chosenRow(state, having);
   if (row === undefined) return html`<p>No model in this choice was scored on this task.</p>`;
   const base = baselineOf(row);
   const left = studied ? [studied, row, "before a rotation"] : [after, base, "unaligned backbone"];
