@@ -59,10 +59,8 @@ def analyse(request: Request) -> Findings:
 def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> pd.DataFrame:
     """Share of texts whose reference has the highest probability, among all corruptions and against each."""
     draw_ = random.Random(SEED)
-    rows = [
-        [translation, *(corrupt(translation, how, english[(i + 1) % len(english)], draw_) for how in Corruption)]
-        for i, translation in enumerate(english)
-    ]
+    others = zip(english, [*english[1:], english[0]], strict=True)
+    rows = [[text, *(corrupt(text, how, other, draw_) for how in Corruption)] for text, other in others]
     shape = len(rows), 1 + len(Corruption)
     candidates = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
     odds = module.actor_choice(texts, candidates).log_probabilities
@@ -97,33 +95,27 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
         quality = np.array([chrf.sentence_score(candidates.texts[row][k], [english[row]]).score for k in places])
         preference = log_probabilities[row, places].numpy()
         varies = np.ptp(quality) > 0 and np.ptp(preference) > 0
-        rows.append(
-            {
-                "chrF chosen": quality[preference.argmax()],
-                "chrF mean": quality.mean(),
-                "chrF best": quality.max(),
-                "rank correlation": float(spearmanr(preference, quality).statistic) if varies else np.nan,
-            }
-        )
+        correlation = spearmanr(preference, quality).statistic if varies else np.nan
+        rows.append((quality[preference.argmax()], quality.mean(), quality.max(), correlation))
     if not rows:
         return pd.DataFrame()
-    return pd.DataFrame([pd.DataFrame(rows).mean()]).assign(texts=len(rows), translators=source.width)
+    means = pd.DataFrame(rows, columns=["chrF chosen", "chrF mean", "chrF best", "rank correlation"]).mean()
+    return pd.DataFrame([means]).assign(texts=len(rows), translators=source.width)
 
 
 @figures.styled()
 def draw(table: pd.DataFrame) -> Figure:
     """Bars: how often the reference is picked, by corruption, a bar per model; means over languages."""
     means = table.pivot_table(index="against", columns="model", values="reference picked", sort=False)
-    figure, ((axis,),) = figures.canvas(width=8.0)
+    names = [display_name(language) for language in dict.fromkeys(table["language"])]
+    title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
+    figure, axis = figures.plot(title, "corruption", "reference picked, in % of texts", width=8.0)
     width = 0.8 / len(means.columns)
     for index, model in enumerate(means.columns):
         places = np.arange(len(means)) + (index - (len(means.columns) - 1) / 2) * width
         axis.bar(places, means[model], width, label=model, color=figures.look(index)["color"])
-    axis.set_xticks(np.arange(len(means)), [str(name) for name in means.index])
+    axis.set_xticks(np.arange(len(means)), means.index)
     axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
     axis.set_ylim(0, 100)
     axis.legend()
-    names = [display_name(language) for language in dict.fromkeys(table["language"])]
-    title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
-    figures.describe(axis, title, "corruption", "reference picked, in % of texts")
     return figure

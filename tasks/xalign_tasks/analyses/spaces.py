@@ -111,8 +111,8 @@ class Tatoeba:
         shared = tuple(code for code in self.languages if code in languages)
         if not shared or ENGLISH not in languages:
             raise LanguageError(f"{source} {', '.join(sorted(languages))}; choose among these with --languages.")
-        lacking = sorted(set(self.languages) - set(shared))
-        notes = [f"Left out, as the fit text lacks them: {', '.join(map(display_name, lacking))}."] if lacking else []
+        lacking = ", ".join(map(display_name, sorted(set(self.languages) - set(shared))))
+        notes = [f"Left out, as the fit text lacks them: {lacking}."] if lacking else []
         return dataclasses.replace(self, languages=shared), notes
 
 
@@ -184,8 +184,8 @@ def accuracy(a: Float32, english: Float32) -> tuple[float, float]:
 
 def mean_accuracy(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
     """The mean of :func:`accuracy` over languages, as columns of a table."""
-    forward, backward = np.mean(scores, axis=0)
-    return {"accuracy": forward, "accuracy_other_to_english": backward, "languages": len(scores)}
+    into, leaving = np.mean(scores, axis=0)
+    return {"accuracy": into, "accuracy_other_to_english": leaving, "languages": len(scores)}
 
 
 def published_accuracy() -> pd.DataFrame:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 
 from xalign_models import figures
@@ -81,21 +81,16 @@ def shares(rows: pd.DataFrame) -> pd.DataFrame:
 @figures.styled()
 def draw(table: pd.DataFrame) -> Figure:
     """Stacked bars, one for each model, task and language."""
-    labels = table[["model", "task", "language"]].drop_duplicates()
-    figure, ((axis,),) = figures.canvas(width=9.0)
-    left = torch.zeros(len(labels)).numpy()
-    keyed = table.set_index(["model", "task", "language", "translator"])["taken"]
-    for index, translator in enumerate(table["translator"].unique()):
-        taken = [float(keyed.get((*row, translator), 0.0)) for row in labels.itertuples(index=False)]
-        axis.barh(range(len(labels)), taken, left=left, color=figures.look(index)["color"], label=translator)
-        left = left + taken
-    names = [
-        f"{row.model}, {row.task}, {'mean' if row.language == 'mean' else display_name(row.language)}"
-        for row in labels.itertuples()
-    ]
-    axis.set_yticks(range(len(labels)), names)
+    keys = ["model", "task", "language"]
+    wide = table.pivot_table(index=keys, columns="translator", values="taken", sort=False, fill_value=0.0)
+    figure, axis = figures.plot("The translators that the actor takes", "texts, in %", "", width=9.0)
+    left, places = np.zeros(len(wide)), range(len(wide))
+    for index, translator in enumerate(wide.columns):
+        axis.barh(places, wide[translator], left=left, color=figures.look(index)["color"], label=translator)
+        left = left + wide[translator].to_numpy()
+    names = [(*others, "mean" if code == "mean" else display_name(code)) for *others, code in wide.index]
+    axis.set_yticks(places, map(", ".join, names))
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=1)
-    figures.describe(axis, "The translators that the actor takes", "texts, in %", "")
     return figure
