@@ -44,6 +44,21 @@ def random_collection(folder, rng, queries=40, documents=60):
     return write(folder, asked, stored, qrels), {i: lang for i, _, lang in asked + stored}
 
 
+def test_a_half_is_fitted_on_no_query_of_the_other_half(tmp_path):
+    asked = [(f"q{i}", f"query {i}", "de") for i in range(20)]
+    stored = [(f"d{i}", f"query {i}" if i < 10 else f"text {i}", "de") for i in range(20)]
+    folder = write(tmp_path, asked, stored, [(f"q{i}", f"d{i}", 1) for i in range(20)])
+    fit, test = (read_collection(folder, part) for part in ("fit", "test"))
+    texts = {text for collection in (fit, test) for text, _ in collection.queries.values()}
+    assert len(texts) == 20
+    for own, other in ((fit, test), (test, fit)):
+        read = {*own.corpus("own").rows("deu-Latn")}
+        assert not read & {text for text, _ in other.queries.values()}
+        assert read >= {f"text {i}" for i in range(10, 20)} | {text for text, _ in own.queries.values()}
+        assert len(own.documents) == 20
+    assert {*read_collection(folder).corpus("own").rows("deu-Latn")} == {text for _, text, _ in asked + stored}
+
+
 class Vectors:
     """An encoder with a vector for each text."""
 

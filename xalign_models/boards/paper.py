@@ -17,6 +17,7 @@ from xalign_models import __version__, boards, published
 from xalign_models.boards.leaderboard import choose, choose_models, leaderboard
 from xalign_models.errors import ResultsError
 from xalign_models.paths import atomic_write_text
+from xalign_models.plugins import sources
 from xalign_models.results.intervals import FEWEST
 from xalign_models.results.reading import Results, TaskScores
 from xalign_models.specs import ModelSpec
@@ -138,7 +139,8 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
     entries = {match[1]: match[0] for match in _ENTRY.finditer(references)}
     methods = _methods(paper, metadata, entries)
     cited = {key for keys in re.findall(r"\\cite\{([^}]*)\}", methods) for key in keys.split(",")}
-    lines = ["#!/bin/sh", "set -e", *map(shlex.join, [*_commands(paper), command])]
+    plugins = [part for source in sources() for part in ("--plugin", source)]
+    lines = ["#!/bin/sh", "set -e", *(shlex.join([*line, *plugins]) for line in [*_commands(paper), command])]
     content = {
         "paper.tex": _template("paper"),
         "table.tex": _table(paper),

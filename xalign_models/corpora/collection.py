@@ -35,17 +35,21 @@ class Collection:
         documents: All documents, the candidates of every query; a title stands before its text.
         relevant: Query id to document id to grade, a number above zero.
         identity: Digest of the files and of the half.
+        held_out: Texts of documents that are queries of the other half as well; no fit reads them.
     """
 
     queries: Mapping[str, tuple[str, str]]
     documents: Mapping[str, tuple[str, str]]
     relevant: Mapping[str, Mapping[str, float]]
     identity: str
+    held_out: frozenset[str] = frozenset()
 
     def corpus(self, name: str) -> Corpus:
-        """The texts of documents and judged queries by language."""
+        """The texts of documents and judged queries by language, without those held out."""
         rows: dict[str, list[str]] = {}
         for text, language in [*self.documents.values(), *self.queries.values()]:
+            if text in self.held_out:
+                continue
             rows.setdefault(language, []).append(text)
         return Corpus(name, "monolingual", (), tuple(sorted(rows)), rows.__getitem__, lambda _: self.identity)
 
@@ -72,14 +76,17 @@ def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
         queries, documents = (texts_by_id(read_records(file)) for file in files[:2])
         relevant = _judgements(files[2], queries, documents)
         digests = [file_digest(file) for file in files]
+    judged = {queries[query][0] for query in relevant}
     if part:
         relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0], seed) == part}
     if not relevant:
         raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
-    identity = hashlib.sha256(" ".join((*digests, part, str(seed))).encode()).hexdigest()
+    held_out = judged - {queries[query][0] for query in relevant}
+    held_out &= {text for text, _ in documents.values()}
+    identity = hashlib.sha256(" ".join((*digests, part, str(seed), *sorted(held_out))).encode()).hexdigest()
     spoken = _with_languages([*queries.values(), *documents.values()])
     asked, stored = dict(zip(queries, spoken, strict=False)), dict(zip(documents, spoken[len(queries) :], strict=True))
-    return Collection({query: asked[query] for query in relevant}, stored, relevant, identity)
+    return Collection({query: asked[query] for query in relevant}, stored, relevant, identity, frozenset(held_out))
 
 
 def _judgements_file(path: Path) -> Path:

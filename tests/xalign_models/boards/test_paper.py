@@ -128,3 +128,12 @@ def test_the_commands_fit_what_is_not_registered_and_score_all(folder):
     assert "--corpus ntrex --limit 1000" in other
     assert run.startswith("xalign run --models xalign/plain__tiny_bert,models/")
     assert again == "xalign paper"
+
+
+def test_the_commands_name_the_plug_ins(results, tmp_path, monkeypatch):
+    monkeypatch.setattr("xalign_models.boards.paper.sources", lambda: ("my method.py",))
+    pytest.importorskip("matplotlib")
+    write_paper(compare(results.read, results.names[-1], ["lsar"]), tmp_path, {}, ["xalign", "paper"])
+    commands = (tmp_path / "reproduce.sh").read_text("utf-8").splitlines()[2:]
+    assert len(commands) == 4
+    assert all(command.endswith(" --plugin 'my method.py'") for command in commands)
