@@ -153,7 +153,7 @@ REFUSED = {
 def test_what_passes_is_tried_again_and_what_is_disordered_is_ordered(server, tiny_encode, fault):
     raw = encoder(server.openai)
     server.faults.extend([fault, fault])
-    assert np.abs(raw.encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-6
+    assert np.abs(raw.encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert not server.faults
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_answer_is_an_error_that_names_the_request_and_loses_nothing(
     assert said in str(refused.value)
     assert str(refused.value).isprintable()
     stored = {text for text in TEXTS if server.answered[text]}
-    assert np.abs(encoder(server.openai).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-6
+    assert np.abs(encoder(server.openai).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert stored
     assert all(server.asked[text] == 1 for text in stored)
 
@@ -207,7 +207,7 @@ def test_scores_are_the_models_own_and_what_is_aligned_is_stored(server, tiny_mo
 
 def test_by_teis_own_route_too(server, tiny_encode):
     server.faults.extend([status(429, Retry_After_Ms="5"), cut_off])
-    assert np.abs(encoder(server.tei).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-6
+    assert np.abs(encoder(server.tei).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert max(server.requests) <= server.info["max_client_batch_size"]
     for change in (lambda items: items[:-1], lambda items: {"vectors": items}, lambda items: [*items[:-1], [0.5]]):
         server.faults.append(good_after(change))
@@ -220,7 +220,7 @@ def test_by_teis_own_route_too(server, tiny_encode):
 
 
 def test_prompts_are_the_clients(server, tiny_encode):
-    assert np.abs(encoder(server.openai).encode(["w1", "w2"], "w3 ") - tiny_encode(["w3 w1", "w3 w2"])).max() < 1e-6
+    assert np.abs(encoder(server.openai).encode(["w1", "w2"], "w3 ") - tiny_encode(["w3 w1", "w3 w2"])).max() < 1e-5
     assert set(server.asked) == {"w3 w1", "w3 w2"}
 
 
@@ -285,7 +285,7 @@ def test_a_server_that_takes_one_text_at_a_time_is_probed_too(server, tiny_encod
     monkeypatch.setattr(
         OpenAIEndpoint, "ask", lambda self, texts, request: asked.append(texts) or ask(self, texts, request)
     )
-    assert np.abs(encoder(server.openai).encode(TEXTS[:3]) - tiny_encode(TEXTS[:3])).max() < 1e-6
+    assert np.abs(encoder(server.openai).encode(TEXTS[:3]) - tiny_encode(TEXTS[:3])).max() < 1e-5
     assert [len(texts) for texts in asked] == [5, *[1] * 6]
 
 
@@ -380,7 +380,7 @@ def test_the_budget_is_kept_and_what_was_paid_for_is_stored(server, tiny_encode,
     assert "40 texts, about" in caplog.text
     monkeypatch.setenv("XALIGN_ENDPOINT_BUDGET", "0.001usd")
     monkeypatch.setenv("XALIGN_ENDPOINT_PRICE", "1")
-    assert np.abs(encoder(server.openai).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-6
+    assert np.abs(encoder(server.openai).encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert set(server.asked.values()) == {1}
     assert "usd" in caplog.text
 

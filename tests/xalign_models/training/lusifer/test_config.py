@@ -25,6 +25,7 @@ def test_shipped():
         "many-pairs",
         "distilled",
         "gemma",
+        "embedder",
     )
     assert set(shipped("xalign_models.training.lusifer")) == {*ABLATIONS, *others}
 
