@@ -179,6 +179,8 @@ def test_the_order_stands_in_the_address_and_back_undoes_a_choice(page, browser)
 
 
 def test_single_items_say_who_missed_what_in_which_language(page, tmp_path, browser) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
     results, driver = read_results(tmp_path), browser(page)
     rows = [row["name"] for row in data_in(page.read_text("utf-8"))["rows"]]
     items, table = Items("main_score"), results.tables[LSAR, "PairsTask"]
@@ -199,13 +201,17 @@ def test_single_items_say_who_missed_what_in_which_language(page, tmp_path, brow
         }
         counts = [200, *map(np.count_nonzero, (a & ~b, b & ~a, a & b))]
         assert found[name] == [*map(str, counts), said[a[7], b[7]]]
-        driver.execute_script(
-            "[...document.querySelectorAll('#view tbody th')].find((one) => one.textContent === arguments[0]).click()",
-            name,
-        )
-        settle(driver)
-        alone = texts(driver, "dialog dd")[0]
-        assert alone == ", ".join(map(str, np.flatnonzero(a & ~b)))
+        alone = ", ".join(map(str, np.flatnonzero(a & ~b)))
+
+        def opened(driver, name=name, alone=alone) -> bool:
+            driver.execute_script(
+                "if (!document.querySelector('dialog[open]')) "
+                "[...document.querySelectorAll('#view tbody th')].find((one) => one.textContent === arguments[0]).click()",
+                name,
+            )
+            return texts(driver, "dialog[open] dd")[:1] == [alone]
+
+        WebDriverWait(driver, 20).until(opened)  # under load, a click may meet a view that is drawn again
         driver.execute_script("document.querySelector('dialog').close()")
     show(driver, f"view=items&task=PairsTask&model={rows.index(LSAR)}&against=null&sort=up:missed")
     missed = [int(text) for text in texts(driver, "#view tbody td:nth-child(3)")]
