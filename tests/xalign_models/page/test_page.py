@@ -205,8 +205,9 @@ def test_single_items_say_who_missed_what_in_which_language(page, tmp_path, brow
 
         def opened(driver, name=name, alone=alone) -> bool:
             driver.execute_script(
-                "if (!document.querySelector('dialog[open]')) "
-                "[...document.querySelectorAll('#view tbody th')].find((one) => one.textContent === arguments[0]).click()",
+                "const names = [...document.querySelectorAll('#view tbody th')];"
+                "if (!document.querySelector('dialog[open]'))"
+                "  names.find((one) => one.textContent === arguments[0])?.click()",
                 name,
             )
             return texts(driver, "dialog[open] dd")[:1] == [alone]
