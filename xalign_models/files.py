@@ -221,7 +221,8 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """An array of an NPZ file, whose header may not ask for more memory than the member has bytes."""
-    with archive.open(member) as file:
+    small = member.file_size < _CHUNK  # read at once, as below
+    with io.BytesIO(archive.read(member)) if small else archive.open(member) as file:
         head = file.read(12)
         end = 10 if head[6:7] == b"\1" else 12  # of the header's length
         size = end + int.from_bytes(head[8:end], "little")

@@ -98,7 +98,8 @@ def _judge(
         yield from rows(bad)
         return
     values, never = (old.values(), new.values()), old.impossible
-    common = [subset for subset in values[0] if subset in values[1] and subset not in {**wrong, **never}]
+    possible = values[1].keys() - wrong.keys() - never.keys()
+    common = {subset: None for subset in values[0] if subset in possible}  # ordered, and fast for 40,000 pairs
     for subset in {**values[0], **never}:
         if subset not in common and subset not in bad:
             reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
@@ -134,7 +135,7 @@ def _unknown(key: tuple[str, str], sides: tuple[Results, Results]) -> str | None
     return None
 
 
-def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dict[str, tuple[Verdict, str]]:
+def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Collection[str]) -> dict[str, tuple[Verdict, str]]:
     """Rows for pairs without a comparison: languages without any other pair, then pairs of other languages.
 
     One broken language thus makes one row, instead of a row per language paired with it.

@@ -8,6 +8,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
+import numpy as np
+
 from xalign_models.boards.columns import Column, judge, rank
 from xalign_models.boards.studies import prompt_of, studies
 from xalign_models.errors import ModelError, ResultsError
@@ -303,15 +305,16 @@ def published_columns(
     task: str, tables: Sequence[TaskScores], metric: str, rows: set[str]
 ) -> dict[str, dict[str, float]]:
     """Column -> row -> percent, for published numbers of the same task and metric whose subset is among the rows."""
-    equal = {metric}
-    for table in tables:
-        if values := table.values(metric):
-            equal |= {other for other in table.columns if table.values(other) == values}
+    numbers = [(number, {number.metric, _SAME_METRIC.get(number.metric)}) for number in published_on(task)]
+    equal, printed = {metric}, {str(name) for _, names in numbers for name in names}
+    for columns in (table.columns for table in tables if metric in table.columns):
+        others = printed & columns.keys() - equal
+        equal |= {name for name in others if np.array_equal(columns[name], columns[metric], equal_nan=True)}
     subsets = {languages: subset for table in tables for subset, languages in table.frame.languages.items()}
     by_column: dict[str, dict[str, float]] = {}
     means, complete = set[str](), set[str]()
-    for number in published_on(task):
-        if not {number.metric, _SAME_METRIC.get(number.metric)} & equal:
+    for number, names in numbers:
+        if not names & equal:
             continue
         source, arrow, target = number.subset.partition("->")
         heading, row = number.direction.replace("->", "→").replace("other", "X"), number.subset

@@ -12,7 +12,7 @@ from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import TaskScores
 
 MOST_OUTCOMES = 400_000
-"""Maximum size of all packed outcomes in characters; tasks beyond it have none in the page."""
+"""Maximum size of all packed outcomes in characters; tasks from the first that exceeds it have none in the page."""
 MOST_SUBSETS = 100
 """Maximum number of a task's subsets; a task with more only has those with English in the page."""
 
@@ -41,9 +41,10 @@ def outcomes_data(
             bits = np.packbits([*hits.values()], axis=1)
             bits[1:] ^= bits[:-1].copy()
             text, name = deflated(bits.tobytes()), f"items-{len(blocks)}"
-            if sum(map(len, packed.values())) + len(text) <= MOST_OUTCOMES:
-                packed[name] = text
-                subsets = [[labels[one] for one in (of if 0 < len(of) < 3 else [key])] for key, of, _ in layout]
-                counts = [count for *_, count in layout]
-                blocks.append({"task": task, "rows": [*hits], "subsets": subsets, "counts": counts, "name": name})
+            if sum(map(len, packed.values())) + len(text) > MOST_OUTCOMES:
+                return blocks, packed
+            packed[name] = text
+            subsets = [[labels[one] for one in (of if 0 < len(of) < 3 else [key])] for key, of, _ in layout]
+            counts = [count for *_, count in layout]
+            blocks.append({"task": task, "rows": [*hits], "subsets": subsets, "counts": counts, "name": name})
     return blocks, packed

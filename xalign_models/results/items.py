@@ -11,7 +11,6 @@ import logging
 import zipfile
 import zlib
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,7 +84,7 @@ def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ |
         candidates = [items[:, 0] == items[:, 1]]
     elif items.dtype.kind in "bf" and items.ndim == 1 and np.isfinite(items).all():
         candidates = [items]
-    return next((outcomes for outcomes in candidates if len(outcomes) and _yields(outcomes, score)), None)
+    return next((one for one in candidates if len(one) and abs(one.mean(dtype=np.float64) - score) < TOLERANCE), None)
 
 
 def write_outcomes(path: Path, outcomes: Outcomes) -> None:
@@ -105,23 +104,33 @@ def write_outcomes(path: Path, outcomes: Outcomes) -> None:
     _write(path, arrays)
 
 
-def read_outcomes(path: Path) -> Outcomes:
-    """Outcomes by subset; empty if there are none, or, with a warning, if the file is damaged."""
+def read_outcomes(path: Path, scores: Mapping[str, float] | None = None) -> Outcomes:
+    """Outcomes by subset, of those whose mean is the score if ``scores`` are given.
+
+    Empty if there are none, or, with a warning, if the file is damaged.
+    """
     if not (arrays := load_items(path)):
         return {}
     try:
-        lengths = arrays["lengths"].astype(int)
+        subsets, lengths = arrays["subsets"].tolist(), arrays["lengths"].astype(int).ravel()
         total = int(lengths.sum())
         flat: npt.NDArray[Any]
         if "hits" in arrays:
             flat = np.unpackbits(arrays["hits"])[:total].astype(np.bool_)
         else:
             flat = arrays["shares"].astype(np.float64) if "shares" in arrays else arrays["values"] / _STEPS
-        if len(flat) != total:
+        if len(flat) != total or len(subsets) != len(lengths) or (lengths < 0).any():
             raise ValueError("lengths do not add up")
-        ends = [0, *np.cumsum(lengths).tolist()]
-        parts = [flat[start:end] for start, end in pairwise(ends)]
-        return dict(zip(arrays["subsets"].tolist(), parts, strict=True))
+        ends = np.cumsum(lengths)
+        kept = np.ones(len(lengths), np.bool_)
+        if scores is not None:
+            wanted = np.array([scores.get(subset, np.nan) for subset in subsets])
+            kept, filled = np.zeros_like(kept), np.flatnonzero(lengths)
+            numbers, kind = (flat.view(np.uint8), np.uint32) if flat.dtype == np.bool_ else (flat, np.float64)
+            sums = np.add.reduceat(numbers, (ends - lengths)[filled], dtype=kind) if len(filled) else filled
+            kept[filled] = np.abs(sums / lengths[filled] - wanted[filled]) < TOLERANCE
+        bounds = zip(subsets, (ends - lengths).tolist(), ends.tolist(), kept.tolist(), strict=True)
+        return {subset: flat[start:end] for subset, start, end, keep in bounds if keep}
     except DAMAGED as error:
         _warn(f"{path} is damaged ({one_line(error)}).")
         return {}
@@ -181,20 +190,10 @@ class Items:
         if table.folder not in self._loaded:
             if self._size > MOST:
                 self._loaded, self._size = {}, 0
-            values = table.values(self.metric)
-            self._loaded[table.folder] = {
-                subset: array
-                for subset, array in read_outcomes(outcomes_path(table.folder, table.task)).items()
-                if subset in values and _yields(array, values[subset])
-            }
-            self._size += sum(array.nbytes for array in self._loaded[table.folder].values())
+            path = outcomes_path(table.folder, table.task)
+            self._loaded[table.folder] = found = read_outcomes(path, table.values(self.metric))
+            self._size += sum(array.nbytes for array in found.values())
         return self._loaded[table.folder]
-
-
-def _yields(outcomes: npt.NDArray[Any], score: float) -> bool:
-    hits = outcomes.dtype == np.bool_
-    total = np.count_nonzero(outcomes) if hits else float(np.add.reduce(outcomes, dtype=np.float64))
-    return len(outcomes) > 0 and abs(total / len(outcomes) - score) < TOLERANCE
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:

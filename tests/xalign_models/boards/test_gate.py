@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -471,3 +472,14 @@ def test_planted_errors_in_an_alignment_trip_it(put_hits, keep) -> None:
     swapped = {"deu-Latn": "fra-Latn", "fra-Latn": "deu-Latn"}
     score(lambda vectors, code: fitted.transform(vectors, swapped.get(code, code)))
     assert set(reasons(run(), "fail")) == {"deu-Latn-eng-Latn", "fra-Latn-eng-Latn", "mean"}
+
+
+def test_thousands_of_pairs_are_compared_in_linear_time(put, keep) -> None:
+    codes = [f"{a}{b}{c}_Latn" for a in "abcdef" for b in "abcdef" for c in "abcde"]
+    pairs = {f"{a}-{b}": 0.5 for a in codes for b in codes if a != b}
+    put(A, "P", pairs)
+    run = keep()
+    start = time.process_time()
+    report = run()
+    assert len(report.rows) == len(codes) + 1
+    assert time.process_time() - start < 6  # more by a search of a list for each of 32,220 pairs
