@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, print_rows, say, split_list, tell
+from xalign_models.cli.common import (
+    Json,
+    Models,
+    Output,
+    Tasks,
+    expect_many_objects,
+    out,
+    print_json,
+    print_rows,
+    say,
+    split_list,
+    tell,
+)
 from xalign_models.errors import ResultsError
 
 group = typer.Typer(invoke_without_command=True)
@@ -43,6 +55,7 @@ def gate(
     """
     if context.invoked_subcommand:
         return
+    expect_many_objects()
     from xalign_models.boards import baseline, reports
     from xalign_models.boards.gate import compare, read_new
     from xalign_models.boards.throughput import compare_throughput

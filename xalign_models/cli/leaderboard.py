@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, language_codes, out, print_json, say, split_list
+from xalign_models.cli.common import (
+    Json,
+    Models,
+    Output,
+    Tasks,
+    expect_many_objects,
+    language_codes,
+    out,
+    print_json,
+    say,
+    split_list,
+)
 from xalign_models.errors import ResultsError
 from xalign_models.tables.board import Board
 from xalign_models.tables.formats import FORMATS, to_json, to_markdown
@@ -49,6 +60,7 @@ def leaderboard(
     serve: Annotated[bool, Option("--serve", help="Show the page of --html on a local port.")] = False,
 ) -> None:
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
+    expect_many_objects()
     chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
     if serve and html is None:
         raise ResultsError("--serve needs a page; add --html DIR.")
