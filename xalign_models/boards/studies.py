@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from xalign_models.specs import BackboneSpec, ModelSpec
 
+Settings = tuple[tuple[str, object], ...]
 _NO_SETTINGS = {"name", "model", "revision", "prompts", "mteb_name", "tuned", "llm", "trust_remote_code"}
 
 
@@ -19,7 +21,9 @@ def studies(specs: Mapping[str, ModelSpec | None]) -> set[str]:
     """
     known = {name: spec for name, spec in specs.items() if spec}
     trained = {spec.backbone.tuned for spec in known.values()} - {""} | {"plain"}
-    backbones = {spec.backbone.name: spec.backbone for spec in known.values()}
+    backbones = defaultdict[str, set[tuple[str, Settings]]](set)  # a name has several where models were trained from it
+    for spec in known.values():
+        backbones[spec.backbone.name].add((spec.backbone.model, _settings(spec.backbone)))
     return {name for name, spec in known.items() if _is_study(spec, trained, backbones, specs)}
 
 
@@ -29,7 +33,10 @@ def models_alone(specs: Mapping[str, ModelSpec | None]) -> set[str]:
 
 
 def _is_study(
-    spec: ModelSpec, trained: Collection[str], backbones: Mapping[str, BackboneSpec], names: Collection[str]
+    spec: ModelSpec,
+    trained: Collection[str],
+    backbones: Mapping[str, Collection[tuple[str, Settings]]],
+    names: Collection[str],
 ) -> bool:
     if any(spec.backbone.tuned.startswith(f"{label}-") for label in trained):
         return True
@@ -37,14 +44,15 @@ def _is_study(
         return True
     settings = _settings(spec.backbone)
     return any(
-        spec.backbone.name.startswith(f"{name}-") and settings != _settings(backbone)
-        for name, backbone in backbones.items()
-        if spec.backbone.tuned or backbone.model == spec.backbone.model
+        settings != others and (spec.backbone.tuned or model == spec.backbone.model)
+        for name, variants in backbones.items()
+        if spec.backbone.name.startswith(f"{name}-")
+        for model, others in variants
     )
 
 
-def _settings(backbone: BackboneSpec) -> dict[str, object]:
-    return {name: value for name, value in vars(backbone).items() if name not in _NO_SETTINGS}
+def _settings(backbone: BackboneSpec) -> Settings:
+    return tuple((name, value) for name, value in vars(backbone).items() if name not in _NO_SETTINGS)
 
 
 def prompt_of(spec: ModelSpec | None) -> str:

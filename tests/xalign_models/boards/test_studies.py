@@ -40,6 +40,14 @@ def test_ablations_seeds_controls_settings_and_fit_texts_are_studies() -> None:
     assert studies(specs) == {spec.name for spec in STUDIES}
 
 
+def test_studies_do_not_depend_on_the_order_of_models() -> None:
+    """A trained model and its backbone may share the backbone's name, but not the files."""
+    trained = ModelSpec(replace(E5, model="trained-files", tuned="contrastive-100"))
+    specs = {spec.name: spec for spec in (*MODELS, *STUDIES, trained)}
+    backwards = dict(reversed(specs.items()))
+    assert studies(specs) == studies(backwards) == {spec.name for spec in STUDIES}
+
+
 @pytest.mark.parametrize(
     ("prompts", "shown"),
     [
