@@ -106,7 +106,8 @@ def _judge(
             bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common) if bad else {})
     shares = language_weights(common) if common else {}
-    gaps, outcomes = items.gaps(new, old, shares), items.outcomes(new)
+    gaps = items.gaps(new, old, shares)
+    outcomes = items.outcomes(new) if gaps else {}
     for name, weights in shares.items():
         tolerance = tolerances[name != "mean" and len(shares) > 1]
         before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)

@@ -158,7 +158,8 @@ class Items:
         of the two, or other sentences. Sentence i counts as the same in all subsets, as in multi-parallel text; if
         subsets have different sentences, this only groups independent outcomes.
         """
-        hits, base_hits = self.outcomes(table), self.outcomes(base)
+        base_hits = self.outcomes(base)
+        hits = self.outcomes(table) if base_hits else {}  # a baseline file has none
         kept = [s for s in hits if s in base_hits and len(hits[s]) == len(base_hits[s])]
         place = {subset: index for index, subset in enumerate(kept)}
         tested = {name: weights for name, weights in rows.items() if weights.keys() <= place.keys()}

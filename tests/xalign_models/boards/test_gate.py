@@ -483,3 +483,12 @@ def test_thousands_of_pairs_are_compared_in_linear_time(put, keep) -> None:
     report = run()
     assert len(report.rows) == len(codes) + 1
     assert time.process_time() - start < 6  # more by a search of a list for each of 32,220 pairs
+
+
+def test_a_baseline_file_needs_no_items(put_hits, tmp_path, healthy, caplog) -> None:
+    folder = put_hits(A, "S", healthy)
+    write_baseline(tmp_path / "baseline.json", make_baseline(read_results(tmp_path)), {})
+    (folder / "items" / "S.npz").write_bytes(b"damaged")
+    report = compare(read_results(tmp_path), read_before(tmp_path / "baseline.json"))
+    assert report.exit_code == 0
+    assert not caplog.records  # reading it would warn
