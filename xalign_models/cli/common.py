@@ -108,7 +108,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
         print_json(rows)
         return
     lines = [[*row] for row in rows[:1]]
-    lines += [["" if value is None else " ".join(str(value).split()) for value in row.values()] for row in rows]
+    lines += [[*map(_cell, row.values())] for row in rows]
     if not out.is_terminal:
         sys.stdout.writelines("\t".join(escape(cell, "csv") for cell in line) + "\n" for line in lines)
         return
@@ -119,6 +119,12 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
         out.print(*([""] * bool(place)), table, sep="\n", highlight=False)
     for address in addresses:
         say(address)
+
+
+def _cell(value: object) -> str:
+    """Text on one line: names with commas between them, nothing for None."""
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    return " ".join(text.split())
 
 
 def split_list(values: list[str] | None) -> list[str]:
