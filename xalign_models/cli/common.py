@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from rich.console import Console
-from rich.table import Table
 from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.paths import unwritable
 from xalign_models.tables.escaping import escape
+from xalign_models.tables.listing import listing
 
 Default = TypeVar("Default")
 out = Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False)
@@ -114,16 +114,23 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
         print_json(rows)
         return
     lines = [[*row] for row in rows[:1]]
-    lines += [["" if value is None else " ".join(str(value).split()) for value in row.values()] for row in rows]
+    lines += [[*map(_cell, row.values())] for row in rows]
     if not out.is_terminal:
         sys.stdout.writelines("\t".join(escape(cell, "csv") for cell in line) + "\n" for line in lines)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in lines[0] if lines else ():
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for line in lines[1:]:
-        table.add_row(*map(escape, line))
-    out.print(table, highlight=False)
+    if not rows:
+        return
+    tables, addresses = listing(lines[0], [[*map(escape, line)] for line in lines[1:]], right, out.width)
+    for place, table in enumerate(tables):
+        out.print(*([""] * bool(place)), table, sep="\n", highlight=False)
+    for address in addresses:
+        say(address)
+
+
+def _cell(value: object) -> str:
+    """Text on one line: names with commas between them, nothing for None."""
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    return " ".join(text.split())
 
 
 def split_list(values: list[str] | None) -> list[str]:

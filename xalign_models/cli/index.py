@@ -68,11 +68,12 @@ def audit(
     json: Json = False,
 ) -> None:
     """Show what an index holds, how its languages mix, and the recall to expect of each method."""
-    from xalign_models.index import working
-    from xalign_models.index.auditing import page
     from xalign_models.paths import atomic_write_text
 
     with source.open() as index:
+        from xalign_models.index import working  # imports torch; a missing file should not wait for that
+        from xalign_models.index.auditing import page
+
         recipe = working.open_model(model, device) if model else None
         tables = working.audit(index, recipe, lang=source.lang, **asdict(text))
     if html:
@@ -98,10 +99,10 @@ def fix(
     where: EngineOptions,
 ) -> None:
     """Write aligned vectors beside the old ones, and the model for queries; the same command resumes."""
-    from xalign_models.index import working
-
-    options = {"lang": source.lang, "device": device, **where.mapping(), **asdict(text)}
     with source.open() as index:
+        from xalign_models.index import working
+
+        options = {"lang": source.lang, "device": device, **where.mapping(), **asdict(text)}
         chosen, rows, skipped = working.fix(index, output, model, method, **options)
         say(f"{chosen}: {rows} rows in {index.second}, {skipped} of them without a vector; queries use {output}")
 
@@ -119,10 +120,10 @@ def migrate(
     where: EngineOptions,
 ) -> None:
     """Write a new model's vectors, predicted from the old ones; the same command resumes."""
-    from xalign_models.index import working
-
     options: dict[str, Any] = {"old": old, "new": new, "method": method, "lang": source.lang, "device": device}
     with source.open() as index:
+        from xalign_models.index import working
+
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"], as_json=False)

@@ -17,9 +17,45 @@ from xalign_models.thresholds import scale
 
 MOST = 100_000
 """Rows that are compared with each other; of a larger index every k-th."""
-QUERIES, NEIGHBOURS, PER_LANGUAGE = 1000, 10, 300
-"""Rows whose nearest neighbours are counted, how many of them, and rows of a language that set the thresholds."""
+QUERIES, NEIGHBOURS, PER_LANGUAGE, SHOWN = 1000, 10, 300, 60
+"""Rows whose nearest neighbours are counted, how many of them, rows of a language that set the thresholds, and the
+characters that the page shows of a text."""
 POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+STYLE = (
+    "main { padding: 1rem } h1 { overflow-wrap: anywhere } p { max-inline-size: 45rem } td { white-space: nowrap } "
+    "thead th { cursor: auto } "
+    + " ".join(f".words-{place} :is(th, td):nth-child({place}) {{ text-align: start }}" for place in range(1, 5))
+)
+"""Rules of the page beside those of all pages: columns of words start at the left, and headers cannot be clicked."""
+NOTES = {
+    "Contents": "Rows whose vector is missing, not finite or zero are left out of the tables below.",
+    "Languages": (
+        f"The lift says how many times more often than by chance the {NEIGHBOURS} nearest rows of a row are in its own "
+        "language. At 1, languages mix; a high lift means that search favours the language of the query."
+    ),
+    "nearest most often": (
+        f"How many of the compared rows have this row among their {NEIGHBOURS} nearest. Rows with high counts turn "
+        "up for many queries and displace better answers."
+    ),
+    "Scores of unrelated": (
+        "Cosine similarities between rows, few of which answer each other. A threshold at the last column, the "
+        "median plus the spread, admits 1% of unrelated pairs; if it differs by language, no threshold serves all."
+    ),
+    "another model's": "Rows whose vectors vary in other directions than those of most rows.",
+    "encoded again": (
+        "How many stored vectors each prompt of the model reproduces, and their median cosine similarity with the "
+        "new ones."
+    ),
+    "Recall": (
+        "Percentage of relevant rows among the ten nearest, where query and row share a language, and where they do "
+        "not. Without queries of your own, held-out sentences stand in for queries: they rank the methods but do not "
+        "predict the recall of your users. An error says why a method could not be fitted."
+    ),
+    "Recommended": (
+        "The simplest method within half a point of the best; `xalign index fix` writes its vectors beside the index."
+    ),
+}
+"""Explanations of the tables, by a part of their titles."""
 Tables = dict[str, list[dict[str, Any]]]
 """Tables by title; the rows of a table have equal keys."""
 
@@ -97,7 +133,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
     times = np.bincount(nearest.ravel(), minlength=len(unit))
     hubs = [
         {"id": str(rows.ids[row]), "language": str(codes[row]), "times": int(times[row]),
-         "text": str(rows.texts[row])[:60] if rows.texts else ""}
+         "text": _start(str(rows.texts[row])) if rows.texts else ""}
         for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
     ]  # fmt: skip
     strange = np.flatnonzero(foreign(rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
@@ -136,9 +172,20 @@ def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict
 def page(source: str, tables: Tables) -> str:
     """The tables as a page, in HTML; every text in it is escaped, and its policy admits nothing but its style."""
     name = escape(source, "html")
-    head = f"<!doctype html><html lang=en><meta charset=utf-8>{POLICY}<title>{name}</title><style>{sheet()}</style>"
-    parts = [f"{head}<main style='padding: 1rem'><h1>Audit of {name}</h1>\n"]
+    view = "<meta name=viewport content='width=device-width, initial-scale=1'>"
+    head = f"<!doctype html><html lang=en><meta charset=utf-8>{view}{POLICY}<title>Audit of {name}</title>"
+    parts = [f"{head}<style>{sheet()}{STYLE}</style><main><h1>Audit of {name}</h1>\n"]
     for title, rows in tables.items():
-        shown = table([*rows[0]], [[*row.values()] for row in rows], "scroller") if rows else "<p>None.</p>"
-        parts.append(f"<h2>{escape(title, 'html')}</h2>\n{shown}\n")
+        note = next((note for part, note in NOTES.items() if part in title), "")
+        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<p>{escape(note, 'html')}</p>\n")
+        if rows:
+            words = [f"words-{place}" for place, cell in enumerate(rows[0].values(), 1) if isinstance(cell, str)]
+            shown = table([*rows[0]], [[*row.values()] for row in rows], " ".join(["scroller", *words]))
+        else:
+            shown = "<p>None.</p>"
+        parts.append(f"{shown}\n")
     return "".join(parts)
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

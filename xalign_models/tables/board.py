@@ -148,15 +148,8 @@ class Board:
         room = options.max_width - sum(widths.values())
         limit = _LABEL if room >= sum(self._text_widths(_LABEL)) else _NARROW
         start = sum(self._text_widths(limit))
-        piece: list[str] = []
-        used = start
-        for column, width in widths.items():
-            if piece and used + width > options.max_width:
-                yield from (self._table(piece, limit), "")
-                piece, used = [], start
-            piece.append(column)
-            used += width
-        yield from (self._table(piece, limit), "")
+        for piece in pieces([*widths.values()], start, options.max_width):
+            yield from (self._table([self.columns[place] for place in piece], limit), "")
         yield from (Text(escape(line), style="dim") for line in self.legend)
 
     def _text_widths(self, limit: int) -> list[int]:
@@ -193,6 +186,19 @@ class Board:
             shown = (Text("\n".join(lines)) for lines in self._wrapped(row, limit))
             table.add_row(*shown, *(_styled(row.cells, column) for column in columns))
         return table
+
+
+def pieces(widths: Sequence[int], start: int, room: int) -> Iterator[list[int]]:
+    """Places of the columns that fit side by side, at least one each, behind a first column of ``start`` characters."""
+    piece: list[int] = []
+    used = start
+    for place, width in enumerate(widths):
+        if piece and used + width > room:
+            yield piece
+            piece, used = [], start
+        piece.append(place)
+        used += width
+    yield piece
 
 
 def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Literal
 _COMMAND = {"%": "%25", ":": "%3A", ",": "%2C"}
 """Characters that end a property of a GitHub workflow command, and their escapes."""
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+%?")
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?%?( [a-z]{2,3}-[A-Z][a-z]{3})?( \[[-+]?[\d.,]+, [-+]?[\d.,]+\])?")
+"""A number, and a language and an interval behind it, as tables show gains; none of them is a formula."""
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
 
 Form = Literal["terminal", "html", "markdown", "github", "csv", "json"]
@@ -23,8 +24,8 @@ def escape(text: str, form: Form = "terminal") -> str:
         text: A name, a subset, a message.
         form: ``terminal`` adds nothing; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
             span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands; ``csv``
-            puts an apostrophe before what a spreadsheet would take for a formula, numbers excepted; ``json`` is for
-            text that is JSON already, whose line breaks stay.
+            puts an apostrophe before what a spreadsheet would take for a formula, numbers and gains excepted; ``json``
+            is for text that is JSON already, whose line breaks stay.
     """
     if form == "json":
         return re.sub(r"[^\n]", lambda match: match[0] if match[0].isprintable() else f"\\u{ord(match[0]):04x}", text)

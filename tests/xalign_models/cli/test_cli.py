@@ -392,3 +392,10 @@ def test_the_shell_completes_commands_and_names(xalign, monkeypatch, words, offe
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     status, out, _ = xalign()
     assert (status, out.split()) == (0, offered)
+
+
+def test_lists_in_tables_have_commas_and_no_brackets(capsys):
+    from xalign_models.cli.common import print_rows
+
+    print_rows([{"corpus": "c", "trains": ("One", "Two"), "kind": None, "note": " a\n b "}], as_json=False)
+    assert capsys.readouterr().out == "corpus\ttrains\tkind\tnote\nc\tOne, Two\t\ta b\n"

@@ -74,17 +74,27 @@ def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error
     assert captured.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["run", "fit lsar -o x --backbone y", "recommend --backbone y --corpus ntrex"])
-def test_an_unknown_language_is_refused_before_anything_heavy_is_imported(command, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("run --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
+        ("fit lsar -o x --backbone y --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
+        ("recommend --backbone y --corpus ntrex --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
+        ("index audit absent.parquet --model y", "absent.parquet cannot be read"),
+        ("index fix absent.parquet --model y -o x", "absent.parquet cannot be read"),
+        ("index migrate absent.parquet --from y --to z -o x", "absent.parquet cannot be read"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_heavy_is_imported(command, message, tmp_path):
     script = (
         "import sys; from xalign_models.cli import main\n"
-        f"sys.argv = ['xalign', *{command.split()}, '--languages', 'qqq']\n"
+        f"sys.argv = ['xalign', *{command.split()}]\n"
         "try:\n    main()\nexcept SystemExit as leaving:\n"
         "    print(leaving.code, [name for name in ('torch', 'mteb', 'transformers') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.split("\n")[0] == "2 []"
-    assert "Unknown ISO 639-3 language code 'qqq'" in done.stderr
+    assert message in done.stderr
 
 
 def test_a_misspelt_backbone_is_corrected_by_backbones_and_not_by_aligned_models(xalign):

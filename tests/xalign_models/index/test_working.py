@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +81,10 @@ def test_audit_compares_methods_and_names_the_prompt(documents, xalign, workdir,
     methods = next(rows for title, rows in tables.items() if "expect" in title)
     assert methods[0]["method"] == "plain"
     assert tables["Recommended"][0]["method"] in {row["method"] for row in methods}
-    assert "Recommended" in (workdir / "page.html").read_text()
+    text = (workdir / "page.html").read_text()
+    assert "<meta name=viewport" in text
+    for title in tables:  # a sentence explains each table
+        assert re.search(rf"<h2>{re.escape(html.escape(title))}</h2>\n<p>[A-Z].+\.</p>", text), title
 
 
 def test_queries_of_the_user_set_the_recall(documents, xalign, workdir, tiny_model, request):

@@ -47,3 +47,15 @@ def test_nothing_gets_out(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "plain", "\\x1b"])
 def test_what_prints_is_itself(text: str) -> None:
     assert escape(text) == text
+
+
+@pytest.mark.parametrize(
+    "cell", ["+1.5", "-1e-05", "+3.2%", "+0.0041 swh-Latn", "+2.0 [+0.3, -3.7]", "-1.6 deu-Latn [-0.1, +3.3]"]
+)
+def test_gains_are_no_formulas(cell: str) -> None:
+    assert escape(cell, "csv") == cell
+
+
+@pytest.mark.parametrize("cell", ["+1 =A1", "-2+3", "+0.5 x!A1", "+1 [+A1, 2]", "-1e", "+1|cmd", "+1 fra-Latn()"])
+def test_formulas_that_open_with_a_number_are_guarded(cell: str) -> None:
+    assert escape(cell, "csv") == f"'{cell}"
