@@ -61,7 +61,8 @@ def _choices(model: str) -> list[dict[str, str]]:
 @source
 def chosen_alignments(model: str) -> list[str]:
     """The alignments that ``xalign analyse choices`` chose for a model, by seed, under their registered names."""
-    return [row["alignment"].replace(" shrink=1.0", "-shrunk") for row in _choices(model) if row["chosen"] == "True"]
+    chosen = (row["alignment"] for row in _choices(model) if row["chosen"] == "True")
+    return [name.replace(" shrink=1.0", "-shrunk").replace(" k=", "-") for name in chosen]
 
 
 @source
@@ -73,16 +74,30 @@ def by_frequency(values: Iterable[str]) -> dict[str, int]:
 @source
 def recommended_gaps(*backbones: str) -> list[float]:
     """For each backbone, the largest distance of a chosen alignment's mean score from the best candidate's."""
-    gaps = []
-    for backbone in backbones:
-        rows = _choices(f"xalign/plain__{backbone}")
-        by_alignment = {
-            name: fmean(float(row["score"]) for row in rows if row["alignment"] == name)
-            for name in {row["alignment"] for row in rows}
-        }
-        chosen = {row["alignment"] for row in rows if row["chosen"] == "True"}
-        gaps.append(max(by_alignment.values()) - min(by_alignment[name] for name in chosen))
-    return gaps
+    return [max(scores.values()) - min(chosen) for scores, chosen in map(_mean_scores, backbones)]
+
+
+@source
+def chosen_spread(backbone: str) -> float:
+    """The largest difference between the mean scores of a backbone's chosen alignments."""
+    _, chosen = _mean_scores(backbone)
+    return max(chosen) - min(chosen)
+
+
+@source
+def harmless_gains(backbone: str) -> list[str]:
+    """Candidates that score above plain and are worse in no language, in any division into folds."""
+    rows = _choices(f"xalign/plain__{backbone}")
+    plain = next(float(row["score"]) for row in rows if row["alignment"] == "plain")
+    return sorted({row["alignment"] for row in rows if float(row["score"]) > plain and row["losses"] == "0"})
+
+
+def _mean_scores(backbone: str) -> tuple[dict[str, float], list[float]]:
+    """Each candidate's mean score over the divisions into folds, and those of the chosen ones."""
+    rows = _choices(f"xalign/plain__{backbone}")
+    names = {row["alignment"] for row in rows}
+    scores = {name: fmean(float(row["score"]) for row in rows if row["alignment"] == name) for name in names}
+    return scores, [scores[name] for name in {row["alignment"] for row in rows if row["chosen"] == "True"}]
 
 
 @source

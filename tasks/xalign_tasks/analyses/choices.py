@@ -43,5 +43,6 @@ def analyse(request: Request) -> Findings:
             study.add("choices", rows, model=find_spec(model).name, seed=seed)
     return study.findings(
         "`score` is the mean reciprocal rank of held-out translations in both directions, the mean over languages. "
-        "`losses` counts languages in which the alignment is worse than the plain backbone beyond chance."
+        "`losses` counts the languages in which the alignment is worse than the plain backbone beyond chance, in "
+        "retrieval or in similarity."
     )
