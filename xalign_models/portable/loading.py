@@ -1,7 +1,8 @@
 """Reads the maps of saved models and alignments without torch."""
 
+import logging
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,6 +14,8 @@ from safetensors.numpy import load_file
 from xalign_models.errors import AlignmentError, AssetError, LanguageError
 from xalign_models.files import read_json, safetensors_header
 from xalign_models.portable.apply_map import Array, ByRow, Map
+
+logger = logging.getLogger(__name__)
 
 KINDS = {"Aligned", "RectifiedAligned"}
 """Names of the module types that hold maps."""
@@ -49,7 +52,7 @@ class SavedMap(Map):
     def places(self, lang: str | None) -> list[int]:
         """The places of the maps whose mean maps a language's rows."""
         languages, lang = self.settings["languages"], lang or self.settings["default_lang"]
-        if languages and lang not in languages and lang is not None:
+        if languages and lang not in {*languages, None, "und"}:
             lang = _fitted(lang, tuple(languages), self.settings["unknown"] == "related")
         try:
             return super().places(lang)
@@ -68,8 +71,14 @@ def _fitted(code: str, languages: tuple[str, ...], related: bool) -> str:
 
     try:
         return nearest(canonical(code), languages) or found
-    except AssetError:  # without URIEL, the mean of all maps serves
+    except AssetError as error:
+        _warn_once(f"{error} Languages that were not fitted get the mean of all maps.")
         return found
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 def load_map(directory: str | Path) -> SavedMap:

@@ -222,11 +222,9 @@ def test_stored_vectors_are_mapped_by_their_prompts(specs, workdir, method):
         np.testing.assert_allclose(found[row], model.encode(inputs()[row], prompt_name=prompt), atol=1e-6)
     apply(load_maps("saved"), workdir / "in.parquet", workdir / "all", lang_column="lang", prompt="passage")
     expected = load_maps("saved")
-    rows = expected.apply(np.array(vectors), np.array([expected.index([code], "passage")[code] for code in CODES]))
+    rows = expected.transform(np.array(vectors), CODES, "passage")
     np.testing.assert_allclose(np.array(pq.read_table("all")["vector"].to_pylist()), rows, atol=1e-6)
-    with pytest.raises(
-        AlignmentError, match=r"not fitted for vectors with the prompt 'title'; default, passage, query"
-    ):
+    with pytest.raises(AlignmentError, match=r"no map for the prompt 'title'; the maps are for .*'passage', 'query'"):
         apply(load_maps("saved"), workdir / "in.parquet", workdir / "no", lang_column="lang", prompt="title")
 
 

@@ -194,7 +194,7 @@ def test_an_onnx_graph_equals_encode(saved, workdir, method):
     mean = np.array([settings["means"].get("passage", settings["means"].get("", 0))])
     (found,) = session.run(None, {"embedding": raw[1:2], "map": mean})
     maps = load_maps("saved", unknown="mean")
-    expected = maps.apply(raw[1:2], maps.index(["fin"], "passage")["fin"])
+    expected = maps.transform(raw[1:2], "fin", "passage")
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
