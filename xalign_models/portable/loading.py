@@ -1,8 +1,7 @@
 """Reads the maps of saved models and alignments without torch."""
 
-import logging
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -11,11 +10,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from xalign_models.errors import AlignmentError, AssetError, LanguageError
+from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.files import read_json, safetensors_header
 from xalign_models.portable.apply_map import Array, ByRow, Map
-
-logger = logging.getLogger(__name__)
 
 KINDS = {"Aligned", "RectifiedAligned"}
 """Names of the module types that hold maps."""
@@ -67,18 +64,9 @@ def _fitted(code: str, languages: tuple[str, ...], related: bool) -> str:
     found = match(code, languages)
     if found in languages or not related:
         return found
-    from xalign_models.typology import nearest
+    from xalign_models.typology import relative
 
-    try:
-        return nearest(canonical(code), languages) or found
-    except AssetError as error:
-        _warn_once(f"{error} Languages that were not fitted get the mean of all maps.")
-        return found
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning("%s", message)
+    return relative(canonical(code), languages) or found
 
 
 def load_map(directory: str | Path) -> SavedMap:
