@@ -94,7 +94,7 @@ def load_maps(
 def _saved(directory: Path) -> tuple[Aligned, bool, Mapping[str, str]]:
     files = read_card(directory).files  # raises if the maps are not those of the card
     policy.check(files)
-    classes = policy.module_classes(files.contents)
+    classes = policy.module_classes(files)
     aligned: Aligned | None = None
     normalise = False
     for entry in files.json("modules.json", list):

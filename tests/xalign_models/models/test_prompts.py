@@ -174,18 +174,6 @@ def test_only_named_prompts_are_fitted(specs, tiny_model):
         xalign_models.fit("centered", prompts=["clustering"], **options)
 
 
-def test_maps_from_before_there_were_prompts_serve_all_with_one_warning(specs, monkeypatch, caplog):
-    with monkeypatch.context() as earlier:
-        keys = [key for key in Aligned.config_keys if key not in {"prompts", "unknown_prompt"}]
-        earlier.setattr(Aligned, "config_keys", keys)
-        save(build(specs("centered"), device="cpu", prompts=["query"]), "saved")
-    with caplog.at_level(logging.WARNING):
-        model = load("saved", device="cpu")
-        for name in ("query", "passage", "passage"):
-            model.encode(inputs(), prompt_name=name)
-    assert sum("under one prompt" in record.message for record in caplog.records) == 1
-
-
 def test_a_map_of_one_prompt_becomes_stock_modules(specs, workdir):
     model = build(specs("centered"), device="cpu")
     save(
