@@ -1,6 +1,7 @@
 """Linguistic typology: families and syntactic features, from URIEL."""
 
 import json
+import logging
 from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
@@ -10,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models import assets
-from xalign_models.errors import LanguageError
+from xalign_models.errors import AssetError, LanguageError
 from xalign_models.languages import display_name
+
+logger = logging.getLogger(__name__)
 
 _COMMON_NAMES = {
     "Italic": "Romance",
@@ -72,6 +75,20 @@ def nearest(language: str, known: tuple[str, ...]) -> str | None:
     same = [code for code in known if codes[code] == codes[language]]  # in another script
     best = max(same or known, key=likeness, default=None)
     return best if best is not None and (same or likeness(best)[0]) else None
+
+
+def relative(language: str, known: tuple[str, ...]) -> str | None:
+    """:func:`nearest`, or None with a warning if URIEL is unavailable: the mean of all maps serves then."""
+    try:
+        return nearest(language, known)
+    except AssetError as error:
+        _warn_once(f"{error} Languages that were not fitted get the mean of all maps.")
+        return None
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 def _entry(table: str, language: str) -> Any:

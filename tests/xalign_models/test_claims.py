@@ -24,7 +24,7 @@ from xalign_models.evaluation.reproduction import reproduce
 from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
-from xalign_models.models.names import locate, namespace
+from xalign_models.models.names import locate
 from xalign_models.results.layout import folder_name
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
@@ -131,7 +131,7 @@ def by_pointer(text: str, root: Path, base: Path) -> None:
 
 
 def by_pointers_namespace(text: str, root: Path, base: Path) -> None:
-    namespace(str(pointer(text, root, base)))
+    _ = locate(str(pointer(text, root, base))).namespace
 
 
 def by_card(text: str, root: Path, base: Path) -> None:
@@ -179,7 +179,7 @@ def by_release(text: str, root: Path, base: Path) -> None:
         "encoder_name_or_path": text, "loar_r": 1, "lora_alpha": 1,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(settings))
-    namespace(f"lusifer:{folder}")
+    _ = locate(f"lusifer:{folder}").namespace
 
 
 WAYS = (
@@ -269,7 +269,7 @@ def test_commands_that_read_results_send_nothing(text: str, server: Any, xalign:
 
 def test_ids_of_organisation_and_project_go_to_openai_alone(server: Any) -> None:
     with pytest.raises(ModelError, match="HTTP 400"):
-        namespace(f"openai:m@{server.url}/v1")
+        _ = locate(f"openai:m@{server.url}/v1").namespace
     (_, headers), *_ = server.requests
     sent = {name.lower(): value for name, value in headers.items()}
     assert sent["authorization"] == "Bearer secret"

@@ -18,7 +18,6 @@ import pytest
 
 import xalign_models
 from xalign_models.assets import digests
-from xalign_models.errors import ModelError
 from xalign_models.models.building import load_encoder
 
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved"
@@ -44,16 +43,6 @@ def test_a_saved_model_still_gives_its_vectors(name: str, module: str, saved: Pa
     expected = json.loads((saved / "vectors.json").read_text())[name]
     found = xalign_models.load(name, device="cpu").encode(expected["inputs"])
     np.testing.assert_allclose(found, expected["vectors"], atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["lusifer", "lira"])
-def test_an_earlier_form_is_refused_in_one_line(name: str, saved: Path) -> None:
-    path = saved / name / "modules.json"
-    path.write_text(path.read_text().replace("xalign_models.training.", "xalign_models."))
-    for trust in ("", name):
-        with pytest.raises(ModelError, match="was saved by an earlier version of xalign; train it again") as caught:
-            xalign_models.load(name, device="cpu", trust_remote_code=trust)
-        assert "\n" not in str(caught.value)
 
 
 def openings(folder: Path, function: Callable[[], Any]) -> Counter[str]:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.assets import CARD
-from xalign_models.errors import AlignmentError, AssetError, LanguageError
+from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.identification import UNDETERMINED, Unidentified, identify
 from xalign_models.languages import canonical, is_canonical
 from xalign_models.specs import Unknown
-from xalign_models.typology import nearest
+from xalign_models.typology import relative
 
 logger = logging.getLogger(__name__)
 
@@ -233,13 +233,7 @@ class Aligned(Module):
         """The fitted language nearest to one that was not fitted; None if there is none, or URIEL is out of reach."""
         if code is None or not is_canonical(code):
             rows_by_language([str(code)] if code else None, 1, self.languages, self.method)  # raises
-        try:
-            return nearest(str(code), tuple(self.languages or ()))
-        except AssetError as error:
-            if "URIEL" not in self._said:
-                logger.warning("%s Languages that were not fitted get the mean of all maps.", error)
-                self._said.add("URIEL")
-            return None
+        return relative(str(code), tuple(self.languages or ()))
 
     def mapped(self, x: Tensor, number: int) -> Tensor:
         """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""

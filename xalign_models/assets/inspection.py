@@ -9,9 +9,8 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -36,28 +35,6 @@ _copies: dict[str, Inspected] = {}
 """Temporary copies that are in use, by path."""
 
 
-@dataclass(frozen=True)
-class Contents:
-    """The parsed files of a model's directory, as plain values for rules; nobody may change them.
-
-    Attributes:
-        label: The directory or hub id, for messages.
-        directory: The directory.
-        has_weights: Whether all files are there; of a model on the hub, only the configurations are.
-        names: Every file, relative to the directory.
-        settings: The values of the JSON files that libraries read settings from, by name: a list for
-            ``modules.json``, an object for any other.
-        headers: Names, types and shapes in the safetensors, by name of the file; empty for a model on the hub.
-    """
-
-    label: str
-    directory: Path
-    has_weights: bool
-    names: frozenset[str]
-    settings: Mapping[str, Any]
-    headers: Mapping[str, Mapping[str, TensorHeader]]
-
-
 class Inspected:
     """The files of a model's directory, each opened when it is first needed and only once.
 
@@ -66,6 +43,8 @@ class Inspected:
         hub_id: The model's id on the hub, if the directory is the hub's cache and may have JSON files alone.
 
     Attributes:
+        label: The directory or hub id, for messages.
+        has_weights: Whether all files are there; of a model on the hub, only the configurations are.
         bases: The base of each adapter in the directory, by the name of the adapter's configuration.
         parts: The files of other models that were opened while this one was.
     """
@@ -150,23 +129,30 @@ class Inspected:
         return self._headers[name]
 
     @cached_property
-    def contents(self) -> Contents:
-        """The settings and the headers of weights in the files, read in one pass.
+    def parsed(self) -> dict[str, Any]:
+        """The values of the JSON files that libraries read settings from, by name; callers must not change them.
 
         Raises:
-            ModelError: A file is damaged, or the settings are too long in all.
+            ModelError: A file is damaged, is no object (``modules.json``: no list), or they are too long in all.
         """
-        settings, headers, left = {}, {}, _MOST_SETTINGS
-        for name in sorted(self.files):
-            if name.lower().endswith(".safetensors") and self.has_weights:
-                headers[name] = self.header(name)
-            elif _SETTINGS.fullmatch(file := PurePosixPath(name).name):
-                settings[name] = self.json(name, list if file == "modules.json" else dict)
+        parsed, left = {}, _MOST_SETTINGS
+        for name in sorted(self.names):
+            if _SETTINGS.fullmatch(file := PurePosixPath(name).name):
+                parsed[name] = self.json(name, list if file == "modules.json" else dict)
                 left -= len(self.content(name))
                 if left < 0:
                     raise ModelError(f"{self.label}: its settings are longer than {_MOST_SETTINGS} bytes in all.")
-        names = frozenset(self.files)
-        return Contents(self.label, self.directory, self.has_weights, names, settings, headers)
+        return parsed
+
+    @cached_property
+    def headers(self) -> dict[str, dict[str, TensorHeader]]:
+        """The header of each safetensors file, by name; empty for a model on the hub.
+
+        Raises:
+            ModelError: A file is damaged.
+        """
+        names = sorted(name for name in self.names if name.lower().endswith(".safetensors"))
+        return {name: self.header(name) for name in names if self.has_weights}
 
     @cached_property
     def tokenizers(self) -> dict[str, dict[str, Any]]:
@@ -175,7 +161,7 @@ class Inspected:
         Raises:
             ModelError: A file is damaged.
         """
-        places = [PurePosixPath(name) for name in sorted(self.files)]
+        places = [PurePosixPath(name) for name in sorted(self.names)]
         found = {str(place): self._tokenizer(str(place)) for place in places if place.name == "tokenizer.json"}
         return found | {str(place): self._sentencepiece(str(place)) for place in places if place.suffix == ".model"}
 
@@ -270,7 +256,7 @@ class Inspected:
         return self._hashes[name]
 
     @cached_property
-    def files(self) -> list[str]:
+    def names(self) -> frozenset[str]:
         """Every file, relative to the directory.
 
         Links must stay within the directory, or within the hub's cache that it is in.
@@ -296,7 +282,7 @@ class Inspected:
                     raise ModelError(
                         f"{self.label} has more than {_MOST_FILES:,} files; give the model's own directory."
                     )
-        return names
+        return frozenset(names)
 
     @contextmanager
     def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
@@ -305,7 +291,7 @@ class Inspected:
             if files is not self and files not in self.parts:
                 files.parts.append(self)
         with tempfile.TemporaryDirectory(prefix="xalign-") as temporary:
-            for name in self.files:
+            for name in self.names:
                 source, target = self.directory.resolve() / name, Path(temporary, name)
                 if skip(name) or not counts(name):
                     continue

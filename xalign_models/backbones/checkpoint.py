@@ -46,7 +46,7 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
-    contents = policy.check(resolved.files, trust=trust)
+    policy.check(resolved.files, trust=trust)
     options |= _hub(resolved, trust)
     with _placed(resolved, trust) as path:
         if not borrowed.has_weights(kind):
@@ -55,7 +55,7 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
                 weights.require_vocabulary(made, resolved.path_or_id)
         else:
             if resolved.source != "hub":
-                weights.require_types(contents)
+                weights.require_types(resolved.files)
                 weights.require_size(options.get("config") or open_config(resolved, trust=trust), resolved.files)
             made, info = kind.from_pretrained(
                 path, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
@@ -87,10 +87,10 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
-    contents = policy.check(resolved.files, trust=trust)
-    classes = policy.module_classes(contents)
-    for folder in policy.folders_of_maps(contents):
-        weights.require_types(contents, folder)
+    policy.check(resolved.files, trust=trust)
+    classes = policy.module_classes(resolved.files)
+    for folder in policy.folders_of_maps(resolved.files):
+        weights.require_types(resolved.files, folder)
     options |= {"device": device, "trust_remote_code": trust, "revision": resolved.revision}
     with _placed(resolved, trust) as path:
         model: SentenceTransformer = borrowed.load_sentence_transformer(path, classes, **options)

@@ -182,7 +182,7 @@ class Checkpoint(Source):
     def sides(self) -> frozenset[str]:
         """The sides that a Router sends another way than texts without a side."""
         resolved = self.resolved
-        if not (routers := policy.routers(resolved.files.contents)):
+        if not (routers := policy.routers(resolved.files)):
             return frozenset()
         from xalign_models.backbones.router import read_routes, sides_of
 
@@ -209,7 +209,7 @@ class Checkpoint(Source):
         with opened(spec.model):
             files, config = resolved.files, self.resolved.files.settings("config.json")
             as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
-            if not as_published and policy.routers(files.contents):
+            if not as_published and policy.routers(files):
                 raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
             if "universal_learner_name_or_path" in config:
                 raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from xalign_models import assets, plugins
-from xalign_models.assets.inspection import Contents, Inspected, inspected
+from xalign_models.assets.inspection import Inspected, inspected
 from xalign_models.backbones.tokenizing import check_tokenizer
 from xalign_models.builtin import MODULE_TYPES
 from xalign_models.errors import ModelError, NeedsPluginError
@@ -40,9 +40,6 @@ _ADOPTED = {
     "StaticEmbedding": "xalign_models.backbones.static:LanguageStatic",
 }
 """Our modules that replace those of sentence-transformers."""
-
-_EARLIER = ("xalign_models.lira.", "xalign_models.lusifer.")
-"""Folders of modules in earlier versions, which wrote other files."""
 
 
 def _paths(name: str, module: str) -> Iterator[str]:
@@ -104,7 +101,7 @@ _COUNTS = {
 """Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
 
 
-def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> Contents:
+def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
     """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
 
     Args:
@@ -112,18 +109,15 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         trust: Whether the user trusts the model's own code, which is not that of an adapter's base.
         above: The directories of adapters that name this one as their base.
 
-    Returns:
-        The parsed files of the model, which may be loaded.
-
     Raises:
         ModelError: The model may not be loaded; the message gives the reason.
         AssetError: The base of an adapter is unavailable.
     """
-    files = inspected(directory)
-    model = files.contents
+    model = inspected(directory)
+    parsed, _ = model.parsed, model.headers  # damaged files are refused first
     if model.has_weights:
         _check_formats(model, trust)
-    for name, settings in model.settings.items():
+    for name, settings in parsed.items():
         where = f"{model.label}: {name}"
         if PurePosixPath(name).name == "adapter_config.json":
             _check_adapter(settings, where)
@@ -136,23 +130,22 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
     if "modules.json" in model.names:
         _check_modules(model, trust)
     if "adapter_config.json" in model.names:
-        base = _base(files)
+        base = _base(model)
         if (place := base.directory.resolve()) in above:
             raise ModelError(f"{model.label}: adapters name each other as their base.")
         check(base, above=above | {place})  # trust in an adapter is not trust in its base
-    for name, settings in () if trust else files.tokenizers.items():
+    for name, settings in () if trust else model.tokenizers.items():
         check_tokenizer(settings, f"{model.label}: {name}")
-    return model
 
 
-def module_classes(model: Contents) -> dict[str, type]:
+def module_classes(model: Inspected) -> dict[str, type]:
     """The classes of the types in ``modules.json``; unknown types are left out."""
     types = {entry["type"] for entry in _all_modules(model)}
     classes = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
-def folders_of_maps(model: Contents) -> list[str]:
+def folders_of_maps(model: Inspected) -> list[str]:
     """Folders of the modules whose weights are floating point: dense layers and the like, and alignments."""
     return [entry["path"] for entry in _all_modules(model) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
 
@@ -176,11 +169,11 @@ def has_own_modules(directory: Inspected | Path) -> bool:
 
 def _readable(files: Inspected) -> list[dict[str, Any]]:
     with suppress(ModelError):  # loading the model reports the damage
-        return _modules(files.contents)
+        return _modules(files)
     return []
 
 
-def _check_formats(model: Contents, trust: bool) -> None:
+def _check_formats(model: Inspected, trust: bool) -> None:
     for name in sorted(model.names):
         suffix = PurePosixPath(name.lower()).suffix
         if suffix in _CODE and not trust:
@@ -189,7 +182,7 @@ def _check_formats(model: Contents, trust: bool) -> None:
             raise ModelError(f"{model.label} has pickled weights ({name}), which can run code; save it as safetensors.")
 
 
-def _is_read(model: Contents, name: PurePosixPath) -> bool:
+def _is_read(model: Inspected, name: PurePosixPath) -> bool:
     """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it."""
     if name.suffix == ".bin" and name.name.startswith("openvino") and str(name.with_suffix(".xml")) in model.names:
         return False
@@ -233,7 +226,7 @@ def _method_of(quantisation: Any) -> Any:
     return quantisation.get("quant_method") if isinstance(quantisation, Mapping) else "?"
 
 
-def _check_index(model: Contents, name: str, settings: dict[str, Any], where: str) -> None:
+def _check_index(model: Inspected, name: str, settings: dict[str, Any], where: str) -> None:
     shards = settings.get("weight_map")
     if not isinstance(shards, Mapping):
         raise ModelError(f"{where} is damaged: it has no weight_map.")
@@ -265,16 +258,16 @@ def _check_transformer(settings: dict[str, Any], where: str) -> None:
             raise ModelError(f"{where}: modality_config names an unknown method of a model.")
 
 
-def _modules(model: Contents) -> list[dict[str, Any]]:
+def _modules(model: Inspected) -> list[dict[str, Any]]:
     """The entries of ``modules.json``; empty if there is no such file."""
-    entries: list[dict[str, Any]] = model.settings.get("modules.json", [])
+    entries: list[dict[str, Any]] = model.parsed.get("modules.json", [])
     for entry in entries:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "path", "type")):
             raise ModelError(f"{model.label}: modules.json is damaged: each module needs a name, a path and a type.")
     return entries
 
 
-def _all_modules(model: Contents) -> Iterator[dict[str, str]]:
+def _all_modules(model: Inspected) -> Iterator[dict[str, str]]:
     """The modules in ``modules.json``, and after each Router the modules of its routes."""
     for entry in _modules(model):
         yield entry
@@ -286,10 +279,10 @@ def _all_modules(model: Contents) -> Iterator[dict[str, str]]:
                 yield {"name": name, "path": (PurePosixPath(entry["path"]) / name).as_posix(), "type": kind}
 
 
-def _types(model: Contents, folder: str) -> dict[str, str]:
+def _types(model: Inspected, folder: str) -> dict[str, str]:
     """The types of a Router's modules by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
-        if settings := model.settings.get((PurePosixPath(folder) / name).as_posix()):
+        if settings := model.parsed.get((PurePosixPath(folder) / name).as_posix()):
             types = settings.get("types")
             return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
     return {}
@@ -299,7 +292,7 @@ def _is_router(kind: str) -> bool:
     return MODULES.get(kind, "").endswith(":LanguageRouter")
 
 
-def routers(model: Contents) -> dict[str, set[str]]:
+def routers(model: Inspected) -> dict[str, set[str]]:
     """Folder of each Router in ``modules.json`` -> the types of its modules; empty for most models.
 
     Raises:
@@ -309,7 +302,7 @@ def routers(model: Contents) -> dict[str, set[str]]:
     return {folder: {*_types(model, folder).values()} for folder in folders}
 
 
-def _check_modules(model: Contents, trust: bool) -> None:
+def _check_modules(model: Inspected, trust: bool) -> None:
     entries, label = _modules(model), model.label
     if not entries or len({entry["name"] for entry in entries}) < len(entries):
         raise ModelError(f"{label}: modules.json has no module, or two of the same name.")
@@ -318,8 +311,6 @@ def _check_modules(model: Contents, trust: bool) -> None:
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
         known = kind in MODULES or kind in plugins.MODULES
-        if not known and kind.startswith(_EARLIER):
-            raise ModelError(f"{label} was saved by an earlier version of xalign; train it again.")
         if not known and not trust:
             if kind.startswith(f"{plugins.PACKAGE}."):
                 file = f"{kind.split('.')[1]}.py"
@@ -328,10 +319,10 @@ def _check_modules(model: Contents, trust: bool) -> None:
                 )
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
         if MODULES.get(kind, "").endswith(":Dense"):
-            activation = model.settings.get(config, {}).get("activation_function")
+            activation = model.parsed.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
-    kind = model.settings.get("config_sentence_transformers.json", {}).get("model_type", "SentenceTransformer")
+    kind = model.parsed.get("config_sentence_transformers.json", {}).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
 
@@ -348,15 +339,14 @@ def _check_adapter(settings: dict[str, Any], where: str) -> None:
                 raise ModelError(f"{where} has the pattern {str(name)[:80]!r}; list names of modules.")
 
 
-def _base(files: Inspected) -> Inspected:
-    model = files.contents
-    settings = model.settings["adapter_config.json"]
+def _base(model: Inspected) -> Inspected:
+    settings = model.parsed["adapter_config.json"]
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
         raise ModelError(f"{model.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if "config.json" in model.names:
         raise ModelError(f"{model.label} has both a model and an adapter; give the adapter its own directory.")
-    return assets.resolve_base(files).files
+    return assets.resolve_base(model).files
 
 
 def _code(label: str, reason: str) -> str:

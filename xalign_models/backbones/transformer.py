@@ -61,7 +61,7 @@ class CheckedTransformer(Transformer):
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
         loaded: Any = None
         if Path(source).is_dir():
-            require_types(files.contents, folder)
+            require_types(files, folder)
             kind = require_size(config, files, folder)
             quantised, trusted = getattr(config, "quantization_config", None), model_kwargs.get("trust_remote_code")
             if kind and transformer_task == "feature-extraction" and not quantised and not trusted:

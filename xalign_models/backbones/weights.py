@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from xalign_models.assets.inspection import Contents, Inspected
+from xalign_models.assets.inspection import Inspected
 from xalign_models.backbones import borrowed
 from xalign_models.errors import ModelError
 
@@ -92,7 +92,7 @@ def _safetensors(files: Inspected, folder: str) -> list[str]:
     return sorted({(place / str(shard)).as_posix() for shard in shards.values()})
 
 
-def _beside(model: Contents, folder: str) -> list[str]:
+def _beside(model: Inspected, folder: str) -> list[str]:
     return sorted(name for name in model.headers if PurePosixPath(name).parent == PurePosixPath(folder))
 
 
@@ -108,7 +108,7 @@ def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
     from transformers import AutoModel
     from transformers.initialization import no_init_weights
 
-    size = sum((files.directory / name).stat().st_size for name in _beside(files.contents, folder))
+    size = sum((files.directory / name).stat().st_size for name in _beside(files, folder))
     if not size or not borrowed.is_built_in(config):
         return None
     try:
@@ -134,13 +134,13 @@ def require_vocabulary(tokenizer: Any, model: str) -> None:
         raise ModelError(f"The checkpoint {model} has no tokenizer, or one without a vocabulary; is a file missing?")
 
 
-def require_types(model: Contents, folder: str = "") -> None:
+def require_types(model: Inspected, folder: str = "") -> None:
     """Refuse integer weights of a transformer, unless its configuration declares quantisation.
 
     Raises:
         ModelError: There are such weights; the message names one.
     """
-    if model.settings.get((PurePosixPath(folder) / "config.json").as_posix(), {}).get("quantization_config"):
+    if model.parsed.get((PurePosixPath(folder) / "config.json").as_posix(), {}).get("quantization_config"):
         return
     for path in _beside(model, folder):
         for name, header in model.headers[path].items():

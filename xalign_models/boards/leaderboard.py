@@ -127,10 +127,10 @@ def _name_in_results(model: str, names: Sequence[str]) -> str:
     """Name of a model in the results; the given name if they do not have it."""
     if {model, f"xalign/{model}"} & set(names):
         return model
-    from xalign_models.models.names import name_of
+    from xalign_models.models.names import locate
 
     try:
-        name = name_of(model)
+        name = locate(model).name
     except ModelError:
         return model
     return name if name in names else model

@@ -24,7 +24,7 @@ from xalign_models.errors import XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.names import find_spec, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.results.items import Level, full_folder, save_items
 
 PIECES = 4
@@ -85,7 +85,7 @@ def _absolute(models: Iterable[str]) -> list[str]:
 def _family(model: str, given: dict[str, Any]) -> str:
     """A key that models with the same vectors share."""
     try:
-        return namespace(model, **given)
+        return locate(model, **given).namespace
     except XAlignError:  # a worker reports it
         return model
 

@@ -17,7 +17,7 @@ from xalign_models.files import read_json, read_log
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.mteb import absent
-from xalign_models.models.names import name_of
+from xalign_models.models.names import locate
 from xalign_models.paths import atomic_directory
 from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
 from xalign_models.results.reading import Results
@@ -64,7 +64,7 @@ def card_text(model: Path, results: Results | None = None) -> str:
     path = model / "README.md"
     card = ModelCard(path.read_text(encoding="utf-8") if path.is_file() else "")
     metadata: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
-    scores = list(_scores(name_of(str(model)), results)) if results else []
+    scores = list(_scores(locate(str(model)).name, results)) if results else []
     spec = read_card(model).spec
     fields = {
         "library_name": "sentence-transformers",

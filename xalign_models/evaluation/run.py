@@ -20,7 +20,7 @@ from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
-from xalign_models.models.names import name_of
+from xalign_models.models.names import locate
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
 from xalign_models.store import EmbeddingStore
@@ -95,7 +95,7 @@ def run(
     """
     fields = overrides or {}
     names = [  # checks the names before hours of work
-        name_of(model, **fields) if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
+        locate(model, **fields).name if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
     ]
     device = pick_device(device, several=True)
     cache = SafeResultCache(output)

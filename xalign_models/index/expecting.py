@@ -14,7 +14,6 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.files import read_log
 from xalign_models.index.auditing import Sample
-from xalign_models.index.filling import mapped
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32
@@ -164,9 +163,9 @@ def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
     """Unit rows under a fitted alignment, or none; languages that were not fitted get a relative's map."""
     if alignment is None:
         return normalise(vectors)
-    maps = Maps(module_of({"": alignment}), normalise=True)
-    maps.aligned.unknown = "related"
-    return np.asarray(mapped(maps, vectors, codes.tolist()), np.float32)
+    module = module_of({"": alignment})
+    module.unknown = "related"
+    return Maps(module, normalise=True).transform(np.asarray(vectors, np.float32), codes.tolist())
 
 
 def best(expectations: Sequence[Expectation]) -> Expectation:

@@ -11,7 +11,6 @@ from xalign_models.identification import identifiable, identify
 from xalign_models.index.base import Index, Rows
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.models.maps import Maps
 from xalign_models.progress import live
 from xalign_models.ranking.ranks import normalise
 
@@ -38,13 +37,6 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
     unknown = [str(text)[:LETTERS] for code, text in zip(given, texts, strict=True) if code is None]
     found = iter(identify(unknown, identifiable()) if unknown else ())
     return [code or next(found).language for code in given]
-
-
-def mapped(maps: Maps, vectors: AnyFloats, codes: list[str], prompt: str | None = None) -> AnyFloats:
-    """Vectors (n, d) of rows in languages (n,) under the maps of a prompt; None stands for the default prompt."""
-    numbers = maps.index({*codes} if maps.aligned.languages is not None else {None}, prompt)
-    places = [-1 if (number := numbers[code if code in numbers else None]) is None else number for code in codes]
-    return maps.apply(np.asarray(vectors, np.float32), np.array(places))
 
 
 def in_turn(function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
-from xalign_models.index.filling import fill, in_turn, languages_of, mapped
+from xalign_models.index.filling import fill, in_turn, languages_of
 from xalign_models.index.forensics import encoded_again
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
@@ -97,7 +97,7 @@ def fix(
     maps, prompt = load_maps(str(output)), recipe.role_prompts()[-1]
 
     def convert(rows: Rows) -> AnyFloats:
-        return mapped(maps, rows.vectors, languages_of(rows, lang), prompt)
+        return maps.transform(np.asarray(rows.vectors, np.float32), languages_of(rows, lang), prompt)
 
     return str(read_json(output / RECORD)["chosen"]), *fill(index, convert, each)
 

@@ -49,7 +49,6 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
-    from xalign_models.models.provenance import check_prompts
     from xalign_models.models.ready import Bridge
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
@@ -62,7 +61,6 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     located = locate(model, **overrides)
     if located.saved and located.card is not None:
         saved = loading.open_directory(located.card.files, pick_device(device))
-        check_prompts(saved)
         return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
     assert located.spec is not None
     backbone = located.open_backbone()
@@ -130,7 +128,6 @@ def load_encoder(
         XAlignError: Weights or fit text are missing.
     """
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
@@ -138,7 +135,6 @@ def load_encoder(
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         namespace = located.namespace  # before the weights are opened
         saved = loading.open_directory(located.card.files, home)
-        check_prompts(saved)
         return encoder_of(saved, namespace, meta_of(located), device, store, located.card.files.confirm)
     spec = located.spec
     assert spec is not None

@@ -15,7 +15,6 @@ from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores, to_iso
 from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_directory, atomic_file
 from xalign_models.portable import apply_map
-from xalign_models.portable.loading import SavedMap, settings_of
 
 _GRAPH = """
 maps (float[n, {dim}] embedding, int64[n] map) => (float[n, {dim}] vector) {{
@@ -38,13 +37,13 @@ _NORMALISE = """length = ReduceL2 (y, one)
 
 def settings(maps: Maps) -> dict[str, Any]:
     """The settings of a model's maps; ``languages`` has the usual codes, also of languages that relatives serve."""
-    found = settings_of(maps.aligned.get_config_dict(), maps.prompts, maps.normalise)
+    found = dict(maps.settings)
     if found["languages"] is not None:
-        lookup = SavedMap(dict(found), {})
+        found["languages"] = dict(found["languages"])
         for code in (*FLORES_200, *BEYOND_FLORES):
             for form in filter(None, (code, to_flores(code), code[:3], to_iso639_1(code))):
                 with suppress(LanguageError):
-                    if len(places := lookup.places(form)) == 1:
+                    if len(places := maps.places(form)) == 1:
                         found["languages"].setdefault(form, places[0])
     return found
 
@@ -92,7 +91,7 @@ def export_onnx(maps: Maps, path: str | Path) -> None:
         _GRAPH.format(
             dim=aligned.dim,
             product=_PRODUCT if multiplies else "xW = Identity (embedding)",
-            normalise=_NORMALISE if maps.normalise else "vector = Identity (y)",
+            normalise=_NORMALISE if found["normalise"] else "vector = Identity (y)",
         )
     )
     graph.initializer.append(numpy_helper.from_array(shifts, "shift"))

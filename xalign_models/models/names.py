@@ -190,16 +190,6 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     return ModelSpec(BackboneSpec(slug(directory.name), str(directory)))
 
 
-def name_of(model: str, **overrides: Any) -> str:
-    """A model's name in results; arguments and errors are those of :func:`locate`."""
-    return locate(model, **overrides).name
-
-
-def namespace(model: str, **overrides: Any) -> str:
-    """Fingerprint of a model's raw vectors; arguments and errors are those of :func:`locate`."""
-    return locate(model, **overrides).namespace
-
-
 def directory_of(name: str) -> Path:
     """The default directory of a trained model of this name."""
     return cache_dir() / "models" / name.removeprefix("xalign/")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.alignments.module import Aligned
-
-logger = logging.getLogger(__name__)
 
 
 def write_card(
@@ -70,17 +67,6 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize | Reduced))
     aligned = next((module for module in modules if isinstance(module, Aligned)), None)
     return modules, next(starts, len(modules)), aligned
-
-
-def check_prompts(model: SentenceTransformer) -> None:
-    """Warn of maps that were saved before they were fitted by prompt, in a model with several prompts."""
-    _, _, aligned = split(model)
-    texts = sorted({text for text in model.prompts.values() if text})
-    if aligned is not None and aligned.prompts is None and len(texts) > 1:
-        logger.warning(
-            "The maps of %s were fitted under one prompt and serve all of %s; fit the model again for maps by prompt.",
-            aligned.method, ", ".join(map(repr, texts)),
-        )  # fmt: skip
 
 
 def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:

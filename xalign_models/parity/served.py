@@ -61,7 +61,7 @@ class Served:
         if find_source(self.spec.model):
             return False
         try:
-            classes = policy.module_classes(assets.resolve(self.spec.model, self.spec.revision).files.contents)
+            classes = policy.module_classes(assets.resolve(self.spec.model, self.spec.revision).files)
         except ModelError:  # no modules.json
             return True
         return any(issubclass(kind, Normalize) for kind in classes.values())

@@ -35,7 +35,9 @@ class Map:
         """Map embeddings (n, d); ``lang`` and ``prompt`` are one value for all rows or one per row."""
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.settings["dim"]:
-            raise ValueError(f"shape {rows.shape}: the maps take embeddings (n, {self.settings['dim']}).")
+            raise ValueError(
+                f"shape {rows.shape}: the maps take embeddings (n, {self.settings['dim']}) of their backbone."
+            )
         keys = zip(*(self._by_row(value, len(rows)) for value in (lang, prompt)), strict=True)
         groups: dict[tuple[str | None, str | None], list[int]] = {}
         for row, key in enumerate(keys):
@@ -43,8 +45,8 @@ class Map:
         y = rows.astype(np.result_type(rows.dtype, np.float32))
         for (code, name), chosen in groups.items():
             first, part = self.first(name), y[chosen]
-            if places := self.places(code):
-                y[chosen] = np.mean([self.apply(part, first + place) for place in places], axis=0)
+            if mapped := [self.apply(part, first + place) for place in self.places(code)]:
+                y[chosen] = mapped[0] if len(mapped) == 1 else np.mean(mapped, axis=0)
         if self.settings["normalise"]:
             y /= np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)
         return y.astype(rows.dtype) if rows.dtype.kind == "f" else y
@@ -64,14 +66,18 @@ class Map:
         raise ValueError(f"no map for the prompt {prompt!r}; the maps are for {', '.join(map(repr, prompts))}.")
 
     def places(self, lang: str | None) -> list[int]:
-        """The places of a language's maps within a prompt's; the mean of several counts, and none leaves vectors."""
+        """The places of a language's maps within a prompt's; the mean of several counts, and none leaves vectors.
+
+        A doubtful language, ``und``, gets the mean of all maps, unless languages that were not fitted have none.
+        """
         languages = self.settings["languages"]
         lang = lang or self.settings["default_lang"]
         if languages is None or lang in languages:
             return [languages[lang] if languages else 0]
-        if self.settings["unknown"] == "error" or (lang is None and self.settings["unknown"] == "related"):
+        unknown = self.settings["unknown"]
+        if lang != "und" and (unknown == "error" or (lang is None and unknown == "related")):
             raise ValueError(f"no map for texts in {lang or 'an unknown language'}; there are {', '.join(languages)}.")
-        return [] if self.settings["unknown"] == "unaligned" else sorted({*languages.values()})
+        return [] if unknown == "unaligned" else sorted({*languages.values()})
 
     def apply(self, x: Array, number: int) -> Array:
         """Map rows (n, d): ``y = x W``, then ``y - (y C) C^T + b``; or ``x + relu(x A + a) B``."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from xalign_models.errors import AlignmentError, AssetError, LanguageError
+from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.files import read_json, safetensors_header
 from xalign_models.portable.apply_map import Array, ByRow, Map
 
@@ -49,7 +49,7 @@ class SavedMap(Map):
     def places(self, lang: str | None) -> list[int]:
         """The places of the maps whose mean maps a language's rows."""
         languages, lang = self.settings["languages"], lang or self.settings["default_lang"]
-        if languages and lang not in languages and lang is not None:
+        if languages and lang not in {*languages, None, "und"}:
             lang = _fitted(lang, tuple(languages), self.settings["unknown"] == "related")
         try:
             return super().places(lang)
@@ -64,12 +64,9 @@ def _fitted(code: str, languages: tuple[str, ...], related: bool) -> str:
     found = match(code, languages)
     if found in languages or not related:
         return found
-    from xalign_models.typology import nearest
+    from xalign_models.typology import relative
 
-    try:
-        return nearest(canonical(code), languages) or found
-    except AssetError:  # without URIEL, the mean of all maps serves
-        return found
+    return relative(canonical(code), languages) or found
 
 
 def load_map(directory: str | Path) -> SavedMap:

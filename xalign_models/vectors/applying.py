@@ -5,17 +5,15 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.files import read_json
+from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.progress import live
@@ -40,13 +38,14 @@ MANIFEST = "_xalign.json"
 
 @dataclass(frozen=True)
 class Job:
-    """The maps of a model, the column of vectors, the columns that choose a map, and the folder of the parts."""
+    """The maps of a model, the folder of the parts, the column of vectors, and what chooses a map, as in `apply`."""
 
     maps: Maps
     folder: Path
     column: str
-    keys: tuple[str, ...]
-    table: dict[tuple[str | None, ...], int | None]
+    lang_column: str | None
+    prompt: str | None
+    prompt_column: str | None
 
 
 @dataclass(frozen=True)
@@ -107,17 +106,10 @@ def apply(
     for name in (lang_column, prompt_column):
         if name is not None and name not in schema.names:
             raise FileError(f"{files[0]} has no column {name}; it has {', '.join(schema.names)}.")
-    language = lang_column if maps.aligned.languages is not None else None
-    keys = tuple(name for name in (language, prompt_column) if name)
-    occurring = {
-        values: (values[0] if language else None, values[-1] if prompt_column else None)
-        for values in _values(files, keys)
-    }
-    numbers = {
-        role: maps.index({code for code, other in occurring.values() if other == role}, role or prompt)
-        for role in {role for _, role in occurring.values()}
-    }
-    table = {values: numbers[role][code] for values, (code, role) in occurring.items()}
+    folder = output.with_name(f".{output.name}.parts")
+    language = lang_column if maps.settings["languages"] else None
+    job = Job(maps, folder, column, language, prompt, prompt_column)
+    _require_fitted(job, files)
     parts = list(_parts(files))
     total = sum(part.rows for part in parts)
     identity: dict[str, object] = {
@@ -128,8 +120,6 @@ def apply(
         "rows": total,
         **({"prompt": prompt, "prompt_column": prompt_column} if prompt or prompt_column else {}),
     }
-    folder = output.with_name(f".{output.name}.parts")
-    job = Job(maps, folder, column, keys, table)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(output.with_name(f".{output.name}.lock"), timeout=0):
@@ -174,35 +164,40 @@ def write_part(job: Job, part: FilePart) -> int:
         for batch in batches(part.source, job.column, groups=part.groups):
             rows = matrix_of(batch.column(job.column), label, first)
             require_finite(rows, label, first)
-            mapped = job.maps.apply(rows, _numbers(job, batch)) if len(rows) else rows
+            mapped = _mapped(job, rows, batch) if len(rows) else rows
             require_finite(mapped, f"{label}, mapped", first)
             out.write_batch(batch.set_column(place, schema.field(job.column), column_of(mapped, kind)))
             first += len(batch)
     return part.rows
 
 
-def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | None:
-    """The map of each row, or -1 for no map; a single number or None if all rows have the same map."""
-    if len(set(job.table.values())) == 1:
-        return next(iter(job.table.values()))
-    numbers = np.array([-1 if number is None else number for number in job.table.values()], dtype=np.int64)
-    places = np.zeros(len(batch), dtype=np.int64)
-    seen = [dict.fromkeys(values) for values in zip(*job.table, strict=True)]  # distinct values of each column
-    for name, values in zip(job.keys, seen, strict=True):
-        column = batch.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        place = pc.index_in(column, pa.array([*values], column.type)).to_numpy(zero_copy_only=False)
-        places = places * len(values) + place
-    order = {values: place for place, values in enumerate(product(*seen))}
-    by_place = np.full(len(order), -1, dtype=np.int64)
-    by_place[[order[values] for values in job.table]] = numbers
-    chosen: npt.NDArray[np.int64] = by_place[places]
-    return int(chosen[0]) if chosen[0] >= 0 and (chosen == chosen[0]).all() else chosen
+def _mapped(job: Job, rows: AnyFloats, batch: pa.RecordBatch) -> AnyFloats:
+    codes = batch.column(job.lang_column).to_pylist() if job.lang_column else None
+    names = batch.column(job.prompt_column).to_pylist() if job.prompt_column else [None] * len(rows)
+    with np.errstate(over="ignore"):  # half precision that overflows is refused afterwards
+        return job.maps.transform(rows, codes, [name or job.prompt for name in names])
+
+
+def _require_fitted(job: Job, files: list[Path]) -> None:
+    """Map a row of each language and prompt that occur together, to refuse unfitted ones before writing."""
+    names, missing = tuple(name for name in (job.lang_column, job.prompt_column) if name), set[str]()
+    for values in _values(files, names):
+        found = dict(zip((*names, None), (*values, None), strict=True))
+        code, prompt = found[job.lang_column], found[job.prompt_column] or job.prompt
+        try:
+            job.maps.transform(np.zeros((1, job.maps.settings["dim"]), np.float32), code, prompt)
+        except LanguageError:
+            missing.add("none at all" if code is None else code)
+    if missing:
+        raise LanguageError(
+            f"{job.maps.settings['method']} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted "
+            f"languages are {', '.join(job.maps.settings['languages'])}. With --unknown related such rows get a "
+            "relative's map."
+        )
 
 
 def _values(files: list[Path], columns: tuple[str, ...]) -> list[tuple[str | None, ...]]:
-    """The languages and prompts that occur together in the files, to refuse unfitted ones before writing."""
+    """The languages and prompts that occur together in the files."""
     if not columns:
         return [()]
     rows: set[tuple[str | None, ...]] = set()

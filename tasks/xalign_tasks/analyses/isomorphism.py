@@ -15,7 +15,7 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.languages import canonical, display_name, to_iso639_1
-from xalign_models.models.names import name_of
+from xalign_models.models.names import locate
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores, read_results
 from xalign_tasks.analyses.base import slug
@@ -81,7 +81,7 @@ def analyse(request: Request) -> Findings:
 
 
 def _name(model: str, scored: Sequence[str]) -> str:
-    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or name_of(model)
+    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or locate(model).name
 
 
 def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:

@@ -90,9 +90,9 @@ def test_settings_are_bounded_in_all_and_tokenizers_parsed_when_asked_for(folder
     (folder / "part" / "config.json").write_text('{"b": 2}')
     (folder / "tokenizer.json").write_text("damaged")
     files = Inspected(folder)
-    assert set(files.contents.settings) == {"config.json", "part/config.json"}  # the long vocabulary is left alone
+    assert set(files.parsed) == {"config.json", "part/config.json"}  # the long vocabulary is left alone
     with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
         _ = files.tokenizers
     monkeypatch.setattr(inspection, "_MOST_SETTINGS", 10)
     with pytest.raises(ModelError, match="settings are longer than 10 bytes in all"):
-        _ = Inspected(folder).contents
+        _ = Inspected(folder).parsed

@@ -17,7 +17,7 @@ from xalign_models.backbones.mteb import BEHIND_AN_API, OWN_CODE, registry
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import run
-from xalign_models.models.names import find_spec, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.store import open_store
 
 DATA = os.environ.get("XALIGN_DATA")
@@ -116,13 +116,13 @@ def test_alignments_go_on_top(mirror, tiny_model, workdir, write_text, monkeypat
 
 def test_what_identifies_it(mirror, tiny_model, make_model, workdir):
     directory = mirror(MODELS[0], tiny_model)
-    first = namespace(f"mteb:{MODELS[0]}")
+    first = locate(f"mteb:{MODELS[0]}").namespace
     find_source.cache_clear()
-    assert namespace(f"mteb:{MODELS[0]}") == first
+    assert locate(f"mteb:{MODELS[0]}").namespace == first
     shutil.rmtree(directory)
     mirror(MODELS[0], make_model(workdir / "other", intermediate_size=48))
     find_source.cache_clear()
-    assert namespace(f"mteb:{MODELS[0]}") != first
+    assert locate(f"mteb:{MODELS[0]}").namespace != first
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_identifies_it(mirror, tiny_model, make_model, workdir):
 )
 def test_what_gives_no_vectors_of_texts_says_why(workdir, name, said):
     with pytest.raises(ModelError, match=f"mteb:{name}: .*{said}"):
-        namespace(f"mteb:{name}")
+        _ = locate(f"mteb:{name}").namespace
 
 
 @pytest.mark.parametrize("name", ["mteb:", "mteb:e5", "mteb:a b/c"])

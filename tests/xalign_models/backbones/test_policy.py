@@ -367,7 +367,7 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
     with plugins.MODULES.restored():
         plugins.MODULES.register(kind, torch.nn.Identity)
         policy.check(folder)
-        assert policy.module_classes(assets.Inspected(folder).contents)[kind] is torch.nn.Identity
+        assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
 
 
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):

@@ -20,7 +20,7 @@ from xalign_models.errors import ModelError, XAlignError
 from xalign_models.evaluation.run import run
 from xalign_models.models import recipe
 from xalign_models.models.building import build, load_encoder, raw_encoder
-from xalign_models.models.names import find_spec, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec
@@ -78,7 +78,7 @@ def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, cal
         "xalign/plain__tiny-dim8-vectors-int8",
     ]
     assert len({Recipe(spec).revision for spec in (plain, *reduced)}) == 6
-    assert len({namespace(str(tiny_model), **way) for way in ({}, *WAYS)}) == 1
+    assert len({locate(str(tiny_model), **way).namespace for way in ({}, *WAYS)}) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -119,7 +119,7 @@ def test_an_adapter_keeps_what_cuts_the_vectors(tiny_model, calibrated, workdir,
     model = build(find_spec("org/tiny", **way), device="cpu")
     save(model, "adapter", adapter=True)
     assert np.array_equal(xalign_models.load("adapter", device="cpu").encode(TEXTS), model.encode(TEXTS))
-    assert namespace("adapter") == namespace("org/tiny")
+    assert locate("adapter").namespace == locate("org/tiny").namespace
     with pytest.raises(ModelError, match="no stock module replaces"):
         save(model, "stock", standalone=True)
 

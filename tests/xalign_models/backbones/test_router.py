@@ -19,7 +19,7 @@ from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.router import sides_of
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build, load_encoder
-from xalign_models.models.names import find_spec, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.store import open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100} w{i * 3 % 100}" for i in range(24)]
@@ -157,12 +157,12 @@ def test_mteb_scores_are_sentence_transformers_own(routed, workdir, request):
 
 def test_what_identifies_it(routed, workdir):
     folder, _ = routed
-    first = namespace(str(folder))
+    first = locate(str(folder)).namespace
     config = next(folder.rglob("router_config.json"))
     settings = json.loads(config.read_text())
     settings["parameters"]["allow_empty_key"] ^= True
     config.write_text(json.dumps(settings))
-    assert namespace(str(folder)) != first
+    assert locate(str(folder)).namespace != first
 
 
 def test_a_module_of_a_route_runs_no_code(workdir):

@@ -20,7 +20,7 @@ from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
-from xalign_models.models.names import find_spec, locate, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
@@ -295,7 +295,7 @@ def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdi
         np.testing.assert_allclose(loaded.encode(texts), model.encode(texts), atol=1e-6)
     encoder = load_encoder("small", device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(texts, [None] * len(texts)), model.encode(texts), atol=1e-6)
-    assert encoder.raw.namespace == namespace("some/tiny"), "vectors are shared with the backbone"
+    assert encoder.raw.namespace == locate("some/tiny").namespace, "vectors are shared with the backbone"
 
 
 @pytest.mark.parametrize(("method", "lang"), [("lsar", None), ("procrustes", "de"), ("centered", "fr")])

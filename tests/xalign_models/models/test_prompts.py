@@ -174,18 +174,6 @@ def test_only_named_prompts_are_fitted(specs, tiny_model):
         xalign_models.fit("centered", prompts=["clustering"], **options)
 
 
-def test_maps_from_before_there_were_prompts_serve_all_with_one_warning(specs, monkeypatch, caplog):
-    with monkeypatch.context() as earlier:
-        keys = [key for key in Aligned.config_keys if key not in {"prompts", "unknown_prompt"}]
-        earlier.setattr(Aligned, "config_keys", keys)
-        save(build(specs("centered"), device="cpu", prompts=["query"]), "saved")
-    with caplog.at_level(logging.WARNING):
-        model = load("saved", device="cpu")
-        for name in ("query", "passage", "passage"):
-            model.encode(inputs(), prompt_name=name)
-    assert sum("under one prompt" in record.message for record in caplog.records) == 1
-
-
 def test_a_map_of_one_prompt_becomes_stock_modules(specs, workdir):
     model = build(specs("centered"), device="cpu")
     save(
@@ -222,11 +210,9 @@ def test_stored_vectors_are_mapped_by_their_prompts(specs, workdir, method):
         np.testing.assert_allclose(found[row], model.encode(inputs()[row], prompt_name=prompt), atol=1e-6)
     apply(load_maps("saved"), workdir / "in.parquet", workdir / "all", lang_column="lang", prompt="passage")
     expected = load_maps("saved")
-    rows = expected.apply(np.array(vectors), np.array([expected.index([code], "passage")[code] for code in CODES]))
+    rows = expected.transform(np.array(vectors), CODES, "passage")
     np.testing.assert_allclose(np.array(pq.read_table("all")["vector"].to_pylist()), rows, atol=1e-6)
-    with pytest.raises(
-        AlignmentError, match=r"not fitted for vectors with the prompt 'title'; default, passage, query"
-    ):
+    with pytest.raises(AlignmentError, match=r"no map for the prompt 'title'; the maps are for .*'passage', 'query'"):
         apply(load_maps("saved"), workdir / "in.parquet", workdir / "no", lang_column="lang", prompt="title")
 
 

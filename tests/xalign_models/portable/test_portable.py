@@ -133,6 +133,23 @@ def test_a_language_that_was_not_fitted_is_treated_as_in_the_model(saved, workdi
     typology.nearest.cache_clear()
 
 
+def test_a_relative_in_the_exported_files_is_a_fitted_language(saved, workdir, monkeypatch):
+    """Dutch is nearer to Afrikaans, which was not fitted either, than to English, whose map it gets in the model."""
+    from xalign_models import typology
+
+    lines = {"deu": ["IE", "Germanic"], "eng": ["IE", "Germanic"], "fra": ["IE", "Romance"], "spa": ["IE", "Romance"],
+             "afr": ["IE", "Germanic", "Low"], "nld": ["IE", "Germanic", "Low"]}  # fmt: skip
+    bits = {"deu": "11", "afr": "11", "eng": "00", "nld": "00", "fra": "01", "spa": "01"}
+    monkeypatch.setattr(typology, "load_uriel", lambda: {"families": lines, "syntax": bits})
+    typology.nearest.cache_clear()
+    model, raw = saved("affine", "related")
+    export_numpy(load_maps("saved"), "exported")
+    found = Map.load("exported").transform(raw, ["nld-Latn"] * 5, ROLES)
+    np.testing.assert_allclose(found, encoded(model, ["nld-Latn"] * 5), atol=1e-6)
+    assert not np.allclose(found, encoded(model, ["afr-Latn"] * 5), atol=1e-3)
+    typology.nearest.cache_clear()
+
+
 def test_an_alignment_of_its_own_keeps_lengths(workdir):
     rng = np.random.default_rng(0)
     alignment = make("centered").fit({code: rng.standard_normal((9, 4)) for code in ("deu-Latn", "eng-Latn")})
@@ -194,7 +211,7 @@ def test_an_onnx_graph_equals_encode(saved, workdir, method):
     mean = np.array([settings["means"].get("passage", settings["means"].get("", 0))])
     (found,) = session.run(None, {"embedding": raw[1:2], "map": mean})
     maps = load_maps("saved", unknown="mean")
-    expected = maps.apply(raw[1:2], maps.index(["fin"], "passage")["fin"])
+    expected = maps.transform(raw[1:2], "fin", "passage")
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

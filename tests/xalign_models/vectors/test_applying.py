@@ -190,7 +190,7 @@ def test_bad_rows_are_named_and_nothing_is_left_as_if_done(tmp_path, source, mak
         apply(maps, source, tmp_path / "out", lang_column="lang")
     assert not (tmp_path / "out").exists()
     pq.write_table(table.set_column(2, "vector", list_column(np.ones((ROWS, 5), np.float32))), source)
-    with pytest.raises(ModelError, match="dimension 5, but the maps 8"):
+    with pytest.raises(AlignmentError, match=r"shape \(60, 5\): the maps take embeddings \(n, 8\)"):
         apply(maps, source, tmp_path / "third", lang_column="lang")
     pq.write_table(table.set_column(2, "vector", list_column(np.full((ROWS, DIM), 6e4, np.float16))), source)
     maps.aligned.weight *= 100

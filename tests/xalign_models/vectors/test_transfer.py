@@ -63,9 +63,8 @@ def test_a_model_of_shorter_or_coarser_vectors_exports_what_its_maps_take(workdi
     export("aligned", workdir / "some.parquet", open_store(), {"deu-Latn": TEXTS}, device="cpu")
     vectors = read_vectors(workdir / "some.parquet").matrix
     maps = load_maps("aligned", default_lang="deu-Latn", device="cpu")
-    number = maps.aligned.languages.index("deu-Latn")
     wanted = model.encode([{"text": text, "lang": "deu"} for text in TEXTS])
-    assert np.abs(maps.apply(vectors, number) - wanted).max() < 1e-6
+    assert np.abs(maps.transform(vectors) - wanted).max() < 1e-6
     with pytest.raises(ModelError, match="cannot be changed"):
         export("aligned", workdir / "some.parquet", open_store(), truncate_dim=4)
 

@@ -245,7 +245,7 @@ def _filled(
     header, tokens = safetensors_header(file), settings["num_added_tokens"]
     tensors = tensors_of(empty_parts(configs, tokens, dtype, "meta"), settings, header)
     require_release(tensors, header, model)
-    require_types(assets.Inspected(file.parent).contents)
+    require_types(assets.Inspected(file.parent))
     parts = empty_parts(configs, tokens, dtype, "cpu")
     scale = settings["lora_alpha"] / settings["loar_r"]
     with safe_open(file, framework="pt") as stored, torch.no_grad():

@@ -25,7 +25,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import run
 from xalign_models.models.building import load_encoder, raw_encoder
-from xalign_models.models.names import find_spec, namespace
+from xalign_models.models.names import find_spec, locate
 from xalign_models.store import EmbeddingStore, open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100} w{i * 13 % 100}" for i in range(40)]
@@ -216,7 +216,7 @@ def test_by_teis_own_route_too(server, tiny_encode):
     server.info["model_id"] = "other\x1b[2J"
     find_source.cache_clear()
     with pytest.raises(ModelError, match=r"the server has another model, other\[2J"):
-        namespace(server.tei)
+        _ = locate(server.tei).namespace
 
 
 def test_prompts_are_the_clients(server, tiny_encode):
@@ -226,19 +226,19 @@ def test_prompts_are_the_clients(server, tiny_encode):
 
 def test_a_model_that_changed_behind_its_name_is_refused(serve, tiny_encode):
     server = serve(tiny_encode)
-    first = namespace(server.openai)
+    first = locate(server.openai).namespace
     server.encode = lambda texts: tiny_encode(texts) * (1 + 1e-4)
     find_source.cache_clear()
-    assert namespace(server.openai) == first, "the last digits are no change"
+    assert locate(server.openai).namespace == first, "the last digits are no change"
     for change in (lambda vectors: vectors * 2, lambda vectors: vectors[:, ::-1], lambda vectors: vectors[:, :8]):
         server.encode = lambda texts, change=change: change(tiny_encode(texts))
         find_source.cache_clear()
         with pytest.raises(ModelError, match=r"has changed since 20.*remove .*\.json") as refused:
-            namespace(server.openai)
+            _ = locate(server.openai).namespace
         assert "\n" not in str(refused.value)
     (kept,) = Path(os.environ["XALIGN_CACHE"], "endpoints").glob("*.json")
     kept.unlink()
-    assert namespace(server.openai) != first, "its vectors lie apart from those of the other"
+    assert locate(server.openai).namespace != first, "its vectors lie apart from those of the other"
 
 
 @pytest.mark.slow
@@ -291,11 +291,11 @@ def test_a_server_that_takes_one_text_at_a_time_is_probed_too(server, tiny_encod
 
 @pytest.mark.parametrize("damage", ["{", '{"vectors": [[1]]}', '{"vectors": "x"}', "[]"])
 def test_a_damaged_probe_is_set_aside(server, damage, caplog):
-    namespace(server.openai)
+    _ = locate(server.openai).namespace
     (kept,) = Path(os.environ["XALIGN_CACHE"], "endpoints").glob("*.json")
     kept.write_text(damage)
     find_source.cache_clear()
-    namespace(server.openai)
+    _ = locate(server.openai).namespace
     assert "set aside" in caplog.text
 
 
@@ -345,7 +345,7 @@ def test_an_address_with_a_password_or_none_is_refused_in_one_line(model):
 def test_a_key_that_no_header_can_hold_is_not_shown(server, key, monkeypatch):
     monkeypatch.setenv("XALIGN_ENDPOINT_KEY", key)
     with pytest.raises(ModelError, match=r"\$XALIGN_ENDPOINT_KEY has characters") as refused:
-        namespace(server.openai)
+        _ = locate(server.openai).namespace
     assert key not in str(refused.value)
 
 
@@ -355,19 +355,19 @@ def test_a_server_that_only_a_file_names_gets_nothing(server, workdir, write_tex
     xalign_models.save(xalign_models.fit("centered", backbone=server.openai, corpus=f"own:{text}"), "aligned")
     pointer = Path("aligned/xalign_base.json")
     pointer.write_text(pointer.read_text("utf-8").replace(server.url, "http://elsewhere.example"))
-    for opened in (lambda: xalign_models.load("aligned"), lambda: namespace("aligned")):
+    for opened in (lambda: xalign_models.load("aligned"), lambda: locate("aligned").namespace):
         with pytest.raises(ModelError, match=r"A file names 'openai:\S+@http://elsewhere\.example.*XALIGN_ALLOW"):
             opened()
     monkeypatch.setenv("XALIGN_ALLOW", server.openai.replace(server.url, "http://elsewhere.example"))
     monkeypatch.setattr(client, "RETRIES", 0)
     with pytest.raises(ModelError, match=r"the connection failed"):
-        namespace("aligned")
+        _ = locate("aligned").namespace
 
 
 @pytest.mark.parametrize("field", [{"layer": 2}, {"max_tokens": 9}, {"dtype": "bfloat16"}, {"pooling": "cls"}])
 def test_what_only_a_checkpoint_has_is_refused(server, field):
     with pytest.raises(ModelError, match="does not apply"):
-        namespace(server.openai, **field)
+        _ = locate(server.openai, **field).namespace
 
 
 def test_the_budget_is_kept_and_what_was_paid_for_is_stored(server, tiny_encode, monkeypatch, caplog):
@@ -442,7 +442,7 @@ def test_without_the_client_library_one_line_says_so(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     monkeypatch.delitem(sys.modules, "xalign_models.backbones.endpoints.client", raising=False)
     with pytest.raises(ModelError, match=r"pip install 'xalign\[endpoints\]'"):
-        namespace(server.openai)
+        _ = locate(server.openai).namespace
 
 
 def test_naming_a_served_model_asks_nobody(serve):
