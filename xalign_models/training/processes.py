@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -83,6 +83,27 @@ def own_rows(count: int) -> slice:
     """This process' own rows among ``count`` gathered ones."""
     size = count // process_count()
     return slice(process_number() * size, (process_number() + 1) * size)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether weights are sharded among processes."""
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(weight, DTensor) for weight in model.parameters())
+
+
+def sharded_like(weight: Tensor, like: Tensor) -> Tensor:
+    """This process' shard of a whole weight, or the weight if ``like`` is whole. All processes must call it at once."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
+
+
+def whole(weight: Tensor) -> Tensor:
+    """The inverse of :func:`sharded_like`."""
+    from torch.distributed.tensor import DTensor
+
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
 def wait_for_all() -> None:

@@ -16,9 +16,9 @@ from xalign_models.errors import ModelError
 from xalign_models.models.saving import save
 from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
-from xalign_models.training.processes import is_main_process, own_randomness, process_count, wait_for_all
+from xalign_models.training.processes import is_main_process, is_sharded, own_randomness, process_count, wait_for_all
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
-from xalign_models.training.trainer import is_sharded, load_trained
+from xalign_models.training.trainer import load_trained
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from xalign_models.errors import ModelError
 from xalign_models.linalg import onednn
@@ -24,7 +23,7 @@ from xalign_models.paths import atomic_write_text
 from xalign_models.progress import live
 from xalign_models.training.borrowed import OpenTrainer, use_one_gpu
 from xalign_models.training.objective import MEASURE, Collator, Instruments, Objective, ObjectiveLoss
-from xalign_models.training.processes import gathered, process_count
+from xalign_models.training.processes import gathered, is_sharded, process_count, sharded_like, whole
 from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last_checkpoint
 
 PLACE = ("epoch", "step", "seconds")
@@ -69,22 +68,7 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
         )
     with torch.no_grad():
         for name, weight in trained.items():
-            weight.copy_(_sharded(weights[name], weight))
-
-
-def is_sharded(model: nn.Module) -> bool:
-    """Whether weights are sharded among processes."""
-    return any(isinstance(weight, DTensor) for weight in model.parameters())
-
-
-def _sharded(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """This process' shard of a whole weight, or the weight itself."""
-    return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
-
-
-def _whole(weight: torch.Tensor) -> torch.Tensor:
-    """The inverse of :func:`_sharded`, a collective operation of all processes."""
-    return weight.full_tensor() if isinstance(weight, DTensor) else weight
+            weight.copy_(sharded_like(weights[name], weight))
 
 
 class _MeasureCallback(transformers.TrainerCallback):
@@ -139,8 +123,8 @@ class Trainer(OpenTrainer):
         self._inner = model if inner is None else inner
         self.instruments = instruments or Instruments()
         self.measured: dict[str, Any] = {}
-        self._parts, self._clip_parts = dict(parts or {}), clip_parts
-        self.args.learning_rate_mapping = _patterns(model, self._parts, rates or {})
+        self._parts, self._clip_parts = _names(model, parts or {}), clip_parts
+        self.args.learning_rate_mapping = _patterns(self._parts, rates or {})
         self.remove_callback(transformers.PrinterCallback)
         self.add_callback(_MeasureCallback(self))
         self._folder = folder
@@ -238,12 +222,14 @@ class Trainer(OpenTrainer):
 
     def clip_gradients(self, model: Any) -> Any:
         """Record the norm of each part's gradient, then clip the gradients."""
-        norms = {name: _norm(weights) for name, weights in self._parts.items()}
+        weights = dict(self.model.named_parameters())  # sharding has replaced the weights that the trainer got
+        parts = {part: [weights[name] for name in names] for part, names in self._parts.items()}
+        norms = {part: _norm(weights) for part, weights in parts.items()}
         self.measured |= {f"grad_norm_{name}": float(norm) for name, norm in norms.items()}
         if not self._clip_parts:
             return super().clip_gradients(model)
-        for weights in self._parts.values():
-            torch.nn.utils.clip_grad_norm_(weights, self.args.max_grad_norm)
+        for trained in parts.values():
+            torch.nn.utils.clip_grad_norm_(trained, self.args.max_grad_norm)
         return torch.stack(list(norms.values())).norm()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -255,6 +241,7 @@ class Trainer(OpenTrainer):
         with torch.no_grad():
             if is_sharded(self._inner) and isinstance(self.instruments, Objective):
                 measured = self.model_wrapped({MEASURE: True})[MEASURE]
+                self.model_wrapped.reshard()  # a forward pass without a backward pass leaves outer weights whole
             else:
                 measured = self.instruments.measure()
         if measured:
@@ -310,7 +297,7 @@ class Trainer(OpenTrainer):
             ModelError: A weight is not finite.
         """
         named = self._inner.named_parameters()
-        trained = {name: _whole(weight.detach()) for name, weight in named if weight.requires_grad}
+        trained = {name: whole(weight.detach()) for name, weight in named if weight.requires_grad}
         if not self.args.should_save:
             return
         if broken := [name for name, weight in trained.items() if not torch.isfinite(weight).all()]:
@@ -333,11 +320,16 @@ class Trainer(OpenTrainer):
 
 def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
     """Norm of the gradients of weights, which may be sharded among processes."""
-    return _whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
+    return whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
 
 
-def _patterns(model: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
-    """Learning rates by regular expressions that match the names of the parts' weights in ``model``."""
+def _names(model: nn.Module, parts: Parts) -> dict[str, list[str]]:
+    """Names of the parts' weights in ``model``."""
     names = {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
-    patterns = {part: "|".join(re.escape(names[weight]) for weight in parts.get(part, ())) for part in rates}
+    return {part: [names[weight] for weight in weights] for part, weights in parts.items()}
+
+
+def _patterns(parts: Mapping[str, Sequence[str]], rates: Mapping[str, float]) -> dict[str, float]:
+    """Learning rates by regular expressions that match the names of the parts' weights."""
+    patterns = {part: "|".join(map(re.escape, parts.get(part, ()))) for part in rates}
     return {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if pattern}

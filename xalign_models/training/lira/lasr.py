@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from scipy.stats import pearsonr, spearmanr
 from sentence_transformers.util import batch_to_device
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+from torch import Tensor
 
 from xalign_models.generation.journal import batched
 from xalign_models.languages import TaggedText
@@ -21,7 +20,7 @@ from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
 from xalign_models.training.lira.ranks import similarity
 from xalign_models.training.objective import Objective, TrainingOutcome
-from xalign_models.training.processes import gathered, process_count, shared
+from xalign_models.training.processes import gathered, process_count, sharded_like, shared, whole
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
 """The threshold of near negatives: a quantile of the scores of recent positives, once there are enough of them."""
@@ -83,9 +82,10 @@ class Lasr(Objective):
         self.parts = {"lora": list(lora.values()), "fusion": list(network.fusion.parameters())}
         if module.design.residual:
             self.parts["gate"] = [network.gate]
-        self.weights = nn.ParameterList([weight for weights in self.parts.values() for weight in weights])
-        self.weights.requires_grad_(True)
-        self.average = [AveragedModel(self.weights, avg_fn=_averaged)] if config.average else []  # no weights to train
+        for weights in self.parts.values():
+            for weight in weights:
+                weight.requires_grad_(True)
+        self.average: list[Tensor] = []
         self.pairs, self.documents = CorrQueue(config.correlation.max_len), DocQueue(config.loss.max_len)
         self.recent: deque[float] = deque(maxlen=RECENT)
         self._measured: dict[str, Any] = {}
@@ -102,6 +102,8 @@ class Lasr(Objective):
 
     def loss(self, features: dict[str, Any]) -> Tensor:
         """The sum of the losses of a batch of pairs (eq. 34) and of a batch of queries (eq. 44)."""
+        if self.config.refresh and self._steps and self._steps % self.config.refresh == 0:
+            self._refresh()  # here, as a sharded model gathers its weights only in its forward pass
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
         self._measured = {}
@@ -113,12 +115,10 @@ class Lasr(Objective):
         return loss
 
     def step(self) -> dict[str, Any]:
-        """Average the weights, refresh the queue if it is due, and return the parts of the loss."""
-        for average in self.average:
-            average.update_parameters(self.weights)
+        """Average the weights, and return the parts of the loss."""
+        if self.config.average:
+            self.average = averaged(self.average, map(whole, self._weights()), self._steps)
         self._steps += 1
-        if self.config.refresh and self._steps % self.config.refresh == 0:
-            self._refresh()
         return {name: float(value) for name, value in self._measured.items()}
 
     def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
@@ -199,17 +199,21 @@ class Lasr(Objective):
     @contextmanager
     def _averages(self) -> Iterator[None]:
         """Use the averaged weights within the context, and restore the current weights afterwards."""
-        saved = [weight.detach().clone() for weight in self.weights]
+        saved = [weight.detach().clone() for weight in self._weights()]
         self.finish()
         try:
             yield
         finally:
-            _put(self.weights, saved)
+            _put(self._weights(), saved)
 
     def finish(self) -> None:
         """Replace the model's weights by their averages."""
-        for average in self.average:
-            _put(self.weights, average.parameters())
+        if self.average:
+            _put(self._weights(), map(sharded_like, self.average, self._weights()))
+
+    def _weights(self) -> list[Tensor]:
+        """The trained weights; sharding replaces them."""
+        return [weight for weight in self.module.network.parameters() if weight.requires_grad]
 
     def state(self) -> dict[str, Any]:
         """The averaged weights, and all histories."""
@@ -218,7 +222,7 @@ class Lasr(Objective):
             "documents": self.documents.state_dict(),
             "recent": list(self.recent),
             "steps": self._steps,
-            "average": [average.state_dict() for average in self.average],
+            "average": self.average,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -227,14 +231,16 @@ class Lasr(Objective):
         self.documents.load_state_dict(state["documents"])
         self.recent.extend(state["recent"])
         self._steps = state["steps"]
-        for average, saved in zip(self.average, state["average"], strict=True):
-            average.load_state_dict(saved)
+        self.average = [average.to(self.module.network.device) for average in state["average"]]
 
 
-def _averaged(average: Tensor, weight: Tensor, steps: Tensor | int) -> Tensor:
-    """``d a + (1 - d) w``, ``d = min(0.999, (1 + t) / (10 + t))``."""
-    decay = min(DECAY, (1 + int(steps)) / (10 + int(steps)))
-    return average.lerp(weight, 1 - decay)
+@torch.no_grad()
+def averaged(averages: Sequence[Tensor], weights: Iterable[Tensor], steps: int) -> list[Tensor]:
+    """``d a + (1 - d) w``, ``d = min(0.999, (1 + t) / (10 + t))``, of each weight; after t = 0 steps, the weights."""
+    if not steps:
+        return [weight.detach().clone() for weight in weights]
+    decay = min(DECAY, (1 + steps) / (10 + steps))
+    return [average.lerp(weight, 1 - decay) for average, weight in zip(averages, weights, strict=True)]
 
 
 @torch.no_grad()

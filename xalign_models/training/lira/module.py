@@ -34,7 +34,7 @@ from xalign_models.training.lira.candidates import Candidates, CandidateSource, 
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import ArcaOutput, Features, Network
 from xalign_models.training.plan import frozen_dtype
-from xalign_models.training.processes import process_count
+from xalign_models.training.processes import process_count, whole
 
 WEIGHTS = "lira.safetensors"
 HISTORY = "arca_epochs.json"
@@ -216,14 +216,17 @@ class LiRA(InputModule):
         """Write the new parts' and the tuned weights, the configuration and the measurements of stage 1."""
         root = Path(output_path)
         self.save_config(output_path)
-        weights = {
-            name: weight.detach().cpu().contiguous()
+        save_file(self.trained_weights(), root / WEIGHTS)
+        if self.history:
+            (root / HISTORY).write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+
+    def trained_weights(self) -> dict[str, torch.Tensor]:
+        """The new parts' and the tuned weights by name, on the CPU; if they are sharded, all processes gather them."""
+        return {
+            name: whole(weight.detach()).cpu().contiguous()
             for name, weight in self.network.state_dict().items()
             if name.startswith(_NEW) or name in self.network.tuned
         }
-        save_file(weights, root / WEIGHTS)
-        if self.history:
-            (root / HISTORY).write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:

@@ -28,9 +28,9 @@ from xalign_models.training.lira.candidates import CandidateSource, at_k, transl
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
 from xalign_models.training.lira.lasr import Lasr
-from xalign_models.training.lira.module import LiRA, language_prompts
+from xalign_models.training.lira.module import LiRA, language_prompts, restore
 from xalign_models.training.plan import FLOPS, TRAINED, Row, frozen_dtype, size_of, writing
-from xalign_models.training.processes import process_count, share_of
+from xalign_models.training.processes import is_main_process, is_sharded, process_count, share_of
 from xalign_models.training.session import Fit, InOrder, Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
@@ -103,6 +103,7 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
 
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
         log, _ = _fit(model, folder, device, arca, {"batch_size": len(text.train)}, objective, rates)
+        _unshard(model[0], begin)
         model[0].history = history(log)
         return log
 
@@ -140,6 +141,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         rows = {"ranking_batch": len(ranking.train), "retrieval_batch": len(retrieval.train)}
         log, trained = _fit(model, folder, device, lasr, rows, objective, {"gate": lasr.gate_rate})
         trained.finish()
+        _unshard(model[0], begin)
         return log
 
     start_fingerprint = assets.directory_fingerprint(source)
@@ -286,6 +288,15 @@ def _fit(
     options = {"folder": folder, "hint": HINT, "parts": objective.parts, "rates": rates, "clip_parts": True}
     trainer = Trainer.of(objective, model, {"row": range(sum(rows.values()))}, args=args, **options)
     return trainer.run(), objective
+
+
+def _unshard(module: LiRA, begin: Callable[[], LiRA]) -> None:
+    """Give the first process' module whole trained weights, in a network as at the beginning, if they are sharded."""
+    if is_sharded(module):
+        weights, lora = module.trained_weights(), module.network.lora
+        if is_main_process():
+            module.network = begin().network
+            restore(module.network, weights, lora)
 
 
 def _model(module: LiRA) -> SentenceTransformer:

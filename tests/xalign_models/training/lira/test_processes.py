@@ -1,9 +1,10 @@
-"""Both stages by two processes: a batch that they share is learned from as by one process that has all of it."""
+"""Both stages in two processes, with and without FSDP, train what one process with the whole batch trains."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,20 @@ from xalign_models.training import processes
 from xalign_models.training.lira import run
 from xalign_models.training.records import LOG
 
+FSDP = files("xalign_models.training.lusifer") / "accelerate" / "fsdp.yaml"
 UNSEEN = ("key.bias", "actor.net.6.bias")
 """No softmax sees a shift of all that it compares: their gradient is the rounding of zero, which Adam enlarges."""
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("two", "sharded"), [("two", None), ("shards", FSDP)])
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
-    lira_config: Callable[..., Any], make_model: Callable[..., Path], workdir: Path, launch: Callable[..., str]
+    lira_config: Callable[..., Any],
+    make_model: Callable[..., Path],
+    workdir: Path,
+    launch: Callable[..., str],
+    two: str,
+    sharded: Path | None,
 ) -> None:
     dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # drawn in parts otherwise
     encoder = make_model(workdir / "dry", **dry)
@@ -37,11 +45,11 @@ def test_two_processes_train_what_one_does_with_the_doubled_batch(
     config = lira_config(*changes)
     run.train_arca(config, workdir / "one-arca", "cpu")
     run.train_lasr(config, workdir / "one-arca", workdir / "one", "cpu")
-    command = ["train", "lira", "--stage", "all", "--config", "lira.yaml", "--device", "cpu", "-o", "two"]
-    printed = launch(*command, *(part for change in changes for part in ("--set", change)))
-    assert printed == "xalign/lira__dry__writer: two\n"
+    command = ["train", "lira", "--stage", "all", "--config", "lira.yaml", "--device", "cpu", "-o"]
+    printed = launch(*command, two, *(part for change in changes for part in ("--set", change)), sharded=sharded)
+    assert printed == f"xalign/lira__dry__writer: {two}\n"
     for stage in ("-arca", ""):
-        expected, found = (run.open_lira(workdir / f"{name}{stage}") for name in ("one", "two"))
+        expected, found = (run.open_lira(workdir / f"{name}{stage}") for name in ("one", two))
         assert expected.network.tuned == found.network.tuned
         weights = found.network.state_dict()
         for name, weight in expected.network.state_dict().items():
@@ -49,7 +57,7 @@ def test_two_processes_train_what_one_does_with_the_doubled_batch(
                 torch.testing.assert_close(weights[name], weight, rtol=0, atol=2e-5)
         logs = [
             [json.loads(line) for line in (workdir / f"{name}{stage}" / LOG).read_text().splitlines()]
-            for name in ("one", "two")
+            for name in ("one", two)
         ]
         for one, other in zip(*logs, strict=True):
             assert one.keys() == other.keys()
