@@ -39,7 +39,7 @@ class Composed(Alignment):
         for method in self.stages:
             names = {parameter.name for parameter in fields(method)}  # type: ignore[arg-type]  # a dataclass
             stage = method(**{name: value for name, value in self.get_params().items() if name in names})
-            stage.fit(current if stage.parallel else _unpaired(current, pivot))
+            stage.fit(current if stage.parallel else unpaired(current, pivot))
             if not probes:  # the basis and the origin, which go through all stages
                 dim = stage.dim_
                 probes = dict.fromkeys(stage.languages_, np.concatenate([np.eye(dim), np.zeros((1, dim))]))
@@ -95,11 +95,10 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
     return make_dataclass(name, parameters.values(), bases=(Composed,), namespace=namespace, eq=False)
 
 
-def _unpaired(data: Mapping[str, Any], pivot: str) -> dict[str, Any]:
-    """All rows by language; for the pivot the distinct rows of all pairs."""
+def unpaired(data: Mapping[str, Any], pivot: str | None) -> dict[str, Any]:
+    """All rows by language, from rows or (rows, pivot's rows); for the pivot the distinct rows of all pairs."""
     sides = {language: rows[0] if isinstance(rows, tuple) else rows for language, rows in data.items()}
-    pivots = [rows[1] for rows in data.values() if isinstance(rows, tuple)]
-    if pivots and pivot:
+    if pivot and (pivots := [rows[1] for rows in data.values() if isinstance(rows, tuple)]):
         present = [sides[pivot]] if pivot in sides else []
         sides[pivot] = np.unique(np.concatenate([*present, *pivots]), axis=0)
     return sides

@@ -11,7 +11,7 @@ from xalign_models.index.filling import languages_of
 from xalign_models.index.forensics import foreign
 from xalign_models.linalg.arrays import Float32
 from xalign_models.page.writing import sheet, table
-from xalign_models.ranking.ranks import Ranks, normalise, target_counts
+from xalign_models.ranking.ranks import nearest_others, normalise
 from xalign_models.tables.escaping import escape
 from xalign_models.thresholds import scale
 
@@ -105,24 +105,12 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     return Sample(Rows(ids, vectors, listed or None), codes, facts)
 
 
-def nearest_others(queries: Float32, rows: Float32, own: Ranks) -> Ranks:
-    """The nearest rows (n, 10) of each query, without its own row."""
-    nearest = np.empty((len(queries), min(NEIGHBOURS, len(rows) - 1)), np.int64)
-
-    def without(scores: Any, part: slice) -> Any:
-        scores[np.arange(len(scores)), own[part]] = -np.inf
-        return scores
-
-    target_counts(queries, rows, np.empty((len(queries), 0), np.int64), nearest, without)
-    return nearest
-
-
 def contents(sample: Sample, seed: int = 0) -> Tables:
     """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows."""
     rows, codes = sample.rows, sample.codes
     unit, rng = normalise(rows.vectors), np.random.default_rng(seed)
     asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
-    nearest = nearest_others(unit[asked], unit, asked) if len(unit) > 1 else np.empty((len(asked), 0), np.int64)
+    nearest = nearest_others(unit[asked], unit, asked, NEIGHBOURS)
     languages = []
     for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
         near = codes[nearest[codes[asked] == code]]

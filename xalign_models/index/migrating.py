@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from xalign_models.errors import DataError, ModelError
-from xalign_models.index.auditing import Sample, nearest_others
+from xalign_models.index.auditing import NEIGHBOURS, Sample
 from xalign_models.index.forensics import encode
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import migration
 from xalign_models.models.recipe import Recipe
-from xalign_models.ranking.ranks import normalise
+from xalign_models.ranking.ranks import nearest_others, normalise
 from xalign_models.vectors.transfer import SAME
 
 TEXTS, LEAST, CHECKED = 2000, 100, 32
@@ -56,12 +56,12 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
     layers = migration.fit_map(method, stored[~held], documents[~held])
     predicted = migration.apply(layers, stored[held])
     lengths, own = np.linalg.norm(predicted, axis=1), np.arange(held.sum())
-    order, true = np.argsort(lengths), nearest_others(queries[held], documents[held], own)
+    order, true = np.argsort(lengths), nearest_others(queries[held], documents[held], own, NEIGHBOURS)
     table = []
     for share in np.arange(0, 1, 0.05):
         rows, first = normalise(predicted), order[: round(share * len(order))]
         rows[first] = documents[held][first]
-        near = nearest_others(queries[held], rows, own)
+        near = nearest_others(queries[held], rows, own, NEIGHBOURS)
         losses = 1 - (true[:, :, None] == near[:, None]).any(axis=2).mean(axis=1)
         row = {"encoded again": share, "mean loss": float(losses.mean()), "bound": conformal(losses, LEVEL)}
         table.append({name: round(value, 3) for name, value in row.items()})

@@ -145,6 +145,28 @@ def target_counts(
     return counts
 
 
+def nearest_others(
+    queries: AnyFloats,
+    pool: AnyFloats,
+    own: npt.NDArray[np.integer],
+    count: int,
+    keys: npt.NDArray[np.integer] | None = None,
+) -> Ranks:
+    """The rows (n, count) of the pool nearest to each query, the nearest first, without those of the query's own key.
+
+    ``own`` (n,) are the keys of the queries, and ``keys`` (m,) those of the pool, by default the rows' numbers.
+    """
+    labels = np.arange(len(pool)) if keys is None else keys
+    nearest = np.empty((len(queries), min(count, len(pool) - 1)), np.int64)
+
+    def without(scores: AnyFloats, rows: slice) -> AnyFloats:
+        scores[own[rows, None] == labels] = -np.inf
+        return scores
+
+    target_counts(queries, pool, np.empty((len(queries), 0), np.int64), nearest, without)
+    return nearest
+
+
 def average_precision(counts: Ranks) -> Float64:
     """AP of each query, equal to scikit-learn's ``average_precision_score``.
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from xalign_models import alignments
 from xalign_models.alignments import Alignment
+from xalign_models.alignments.composed import unpaired
 from xalign_models.alignments.groups import grouped, of_prompt
 from xalign_models.linalg.arrays import AnyFloats, Float32
 from xalign_models.ranking.ranks import normalise
@@ -115,16 +116,9 @@ def fitted(candidate: Candidate, roles: Roles, pivot: str | None) -> Sequence[Al
     kind, params = alignments.find_method(candidate.method), dict(candidate.params)
     if hasattr(alignments.make(candidate.method, **params), "pivot"):
         params["pivot"] = pivot
-    texts: list[Mapping[str, Any]] = [data if kind.parallel else _unpaired(data, pivot) for data in roles]
+    texts: list[Mapping[str, Any]] = [data if kind.parallel else unpaired(data, pivot) for data in roles]
     if kind.joint and len(texts) > 1:
         groups = grouped({str(role): data for role, data in enumerate(texts)})
         together = alignments.make(candidate.method, **params).fit(groups)
         return [of_prompt(together, str(role)) for role in range(len(texts))]
     return [alignments.make(candidate.method, **params).fit(data) for data in texts]
-
-
-def _unpaired(data: Rows, pivot: str | None) -> dict[str, AnyFloats]:
-    rows = {language: sides[0] for language, sides in data.items()}
-    if not pivot:
-        return rows
-    return {pivot: np.unique(np.concatenate([sides[1] for sides in data.values()]), axis=0), **rows}

@@ -7,13 +7,14 @@ rank methods: removing many directions, or whitening, mixes languages more than 
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from xalign_models.errors import AlignmentError, DataError
 from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.ranking.ranks import nearest_others
 from xalign_models.recommend.candidates import (
     CENTRED,
     PLAIN,
@@ -167,21 +168,17 @@ def recommend(
     plain = score(trials, pivot, PLAIN, views)
     vetoes, labels = {*VETOES, use}, {judging.kind for judging in labelled}
     tried = candidates(len(data) + 1) if tried is None else tried
-    verdicts, scored = [_judgement(PLAIN, plain, plain, vetoes)], {}
-    for candidate in tried:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # candidates that need more pairs than there are show here
-                by_kind = score(trials, pivot, candidate, views)
-            scored[candidate] = by_kind[RETRIEVAL, False]
-            verdicts.append(_judgement(candidate, by_kind, plain, vetoes - labels))
-        except AlignmentError as error:
-            verdicts.append(CandidateResult(candidate, error=str(error)))
-    ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
-    chosen, note = verdicts[0], ""
+
+    def judged(candidate: Candidate) -> tuple[CandidateResult, Scored]:
+        by_kind = score(trials, pivot, candidate, views)
+        return _judgement(candidate, by_kind, plain, vetoes - labels), by_kind[RETRIEVAL, False]
+
+    before_all = _judgement(PLAIN, plain, plain, vetoes)
+    ordered, scored = _judged(tried, judged)
+    chosen, note = before_all, ""
     plain_labels = [judging.score(PLAIN) for judging in labelled]
-    while fit_to_use := [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]:
-        first, chosen = fit_to_use[0], _simplest(fit_to_use, scored, tried)
+    while usable := _usable(ordered):
+        first, chosen = usable[0], _simplest(usable, scored, tried)
         place = ordered.index(chosen)
         for judging, before in zip(labelled, plain_labels, strict=True):
             row = _card_row(judging.kind, judging.name, judging.score(chosen.candidate), before)
@@ -191,9 +188,11 @@ def recommend(
             if chosen.candidate != first.candidate:
                 note = f" {first.candidate.label}, less simple, has {first.score:.3f}, which chance could explain."
             break
-        chosen = verdicts[0]
-    reason = _reason(chosen, ordered, verdicts[0]) + note + _warning(chosen)
-    return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
+        chosen = before_all
+    reason = _reason(chosen, ordered, before_all) + note
+    if losses := [f"{row.kind} ({', '.join(row.losses)})" for row in chosen.card if row.losses]:  # that are no vetoes
+        reason += f" It is worse beyond chance at {', '.join(losses)}."
+    return Recommendation(chosen.candidate, (before_all, *ordered), reason)
 
 
 def recommend_labelled(judge: Labelled, tried: Sequence[Candidate]) -> Recommendation:
@@ -206,21 +205,39 @@ def recommend_labelled(judge: Labelled, tried: Sequence[Candidate]) -> Recommend
         tried: The candidates, the simplest first.
     """
     plain = judge.score(PLAIN)
-    verdicts, scored = [_verdict(PLAIN, plain[0], plain[0])], {}
+
+    def judged(candidate: Candidate) -> tuple[CandidateResult, Scored]:
+        by_part = judge.score(candidate)
+        row = _card_row(judge.kind, judge.name, by_part, plain)
+        return replace(_verdict(candidate, by_part[0], plain[0]), card=(row,)), by_part[0]
+
+    before_all = _verdict(PLAIN, plain[0], plain[0])
+    ordered, scored = _judged(tried, judged)
+    usable = _usable(ordered)
+    chosen = _simplest(usable, scored, tried) if usable else before_all
+    reason = _reason(chosen, ordered, before_all, f"the mean score across languages of {judge.name}")
+    return Recommendation(chosen.candidate, (before_all, *ordered), reason, "score")
+
+
+def _judged(
+    tried: Sequence[Candidate], judge: Callable[[Candidate], tuple[CandidateResult, Scored]]
+) -> tuple[list[CandidateResult], dict[Candidate, Scored]]:
+    """Verdicts on the candidates, the best first, and the scores of those that can be fitted."""
+    verdicts, scored = [], {}
     for candidate in tried:
         try:
-            by_part = judge.score(candidate)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # candidates that need more pairs than there are show here
+                verdict, scored[candidate] = judge(candidate)
         except AlignmentError as error:
-            verdicts.append(CandidateResult(candidate, error=str(error)))
-            continue
-        row = _card_row(judge.kind, judge.name, by_part, plain)
-        scored[candidate] = by_part[0]
-        verdicts.append(replace(_verdict(candidate, by_part[0], plain[0]), card=(row,)))
-    ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
-    fit_to_use = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
-    chosen = _simplest(fit_to_use, scored, tried) if fit_to_use else verdicts[0]
-    reason = _reason(chosen, ordered, verdicts[0], f"the mean score across languages of {judge.name}")
-    return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason, "score")
+            verdict = CandidateResult(candidate, error=str(error))
+        verdicts.append(verdict)
+    return sorted(verdicts, key=lambda verdict: (bool(verdict.error), -verdict.score)), scored
+
+
+def _usable(verdicts: Sequence[CandidateResult]) -> list[CandidateResult]:
+    """Verdicts on candidates that gain beyond chance and lose in no language."""
+    return [verdict for verdict in verdicts if verdict.p_gain < LEVEL / len(verdicts) and not verdict.losses]
 
 
 def _simplest(
@@ -242,7 +259,7 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
         raise DataError("Centring needs the text of two or more languages.")
     _check(data)
     trials = folds([{language: (rows,) for language, rows in data.items()}], seed)
-    before, after = (_mixed_folds(trials, candidate) for candidate in (PLAIN, CENTRED))
+    before, after = (_mixed(trials, candidate) for candidate in (PLAIN, CENTRED))
     plain, verdict = _verdict(PLAIN, before, before), _verdict(CENTRED, after, before)
     significant = verdict.p_gain < LEVEL and not verdict.losses
     ending = "the languages lie apart, and centring brings them together." if significant else "it is not needed."
@@ -279,12 +296,6 @@ def _reason(
         f"The plain backbone: no alignment raises {measure}, {plain.score:.3f}; the best, {first.candidate.label}, has "
         f"{first.score:.3f}, and {reason}."
     )
-
-
-def _warning(chosen: CandidateResult) -> str:
-    """Losses that excluded no candidate."""
-    found = [f"{row.kind} ({', '.join(row.losses)})" for row in chosen.card if row.losses]
-    return f" It is worse beyond chance at {', '.join(found)}." if found else ""
 
 
 def _chance(verdict: CandidateResult) -> str:
@@ -393,24 +404,15 @@ def _by_sentence(gains: Float64, keys: Keys) -> Float64:
     return np.bincount(np.unique(keys, return_inverse=True)[1], weights=gains).astype(np.float64)
 
 
-def _mixed_folds(trials: Sequence[Trial], candidate: Candidate) -> Scored:
+def _mixed(trials: Sequence[Trial], candidate: Candidate) -> Scored:
+    """The share of each held-out row's nearest neighbours, among those of all languages, that are in another one."""
     parts: dict[str, list[tuple[Keys, Float64]]] = {code: [] for code in trials[0].keys}
     for trial in trials:
         (moved,) = trial.moved(candidate, None)
-        held = {code: [rows[trial.judged[code]]] for code, (rows,) in moved.items()}
-        for language, scores in _mixed(held):
-            parts[language].append((trial.keys[language][trial.judged[language]], scores))
+        held = {code: rows[trial.judged[code]] for code, (rows,) in moved.items()}
+        pool, codes = np.concatenate([*held.values()]), np.repeat([*held], [*map(len, held.values())])
+        nearest = nearest_others(pool, pool, np.arange(len(pool)), NEIGHBOURS)
+        for code in held:
+            mixed = (codes[nearest[codes == code]] != code).mean(axis=1)
+            parts[code].append((trial.keys[code][trial.judged[code]], mixed))
     return {language: joined(pieces) for language, pieces in parts.items()}
-
-
-def _mixed(moved: Mapping[str, Sequence[AnyFloats]]) -> Iterator[tuple[str, Float64]]:
-    """The share of each row's nearest neighbours, among all rows, that are in another language."""
-    pool = np.concatenate([rows for (rows,) in moved.values()])
-    languages = np.repeat(np.arange(len(moved)), [len(rows) for (rows,) in moved.values()])
-    start = 0
-    for index, (language, (rows,)) in enumerate(moved.items()):
-        scores = rows @ pool.T
-        scores[np.arange(len(rows)), start + np.arange(len(rows))] = -np.inf
-        nearest = np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        yield language, (languages[nearest] != index).mean(axis=1)
-        start += len(rows)

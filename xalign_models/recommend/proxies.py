@@ -10,14 +10,13 @@ centroids, with the plain backbone's clusters of the pivot's sentences as classe
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.ranking.correlation import spearman_shares
-from xalign_models.ranking.ranks import TIE, normalise, target_counts
+from xalign_models.ranking.ranks import TIE, nearest_others, normalise, target_counts
 from xalign_models.recommend.candidates import Candidate, Keys, Trial
 
 RETRIEVAL, SIMILARITY, CLASSIFICATION = KINDS = ("retrieval", "similarity", "classification")
@@ -51,13 +50,11 @@ def references(trial: Trial, seed: int) -> dict[str, Reference]:
     from sklearn.cluster import KMeans
 
     found = {}
-    for language, sides in trial.judge[0].items():
+    for language in trial.judge[0]:
         pivot, pool = (normalise(data[language][1]) for data in (trial.judge[0], trial.judge[-1]))
         classes = KMeans(CLUSTERS, n_init=1, random_state=seed).fit_predict(pivot)
-        best = np.empty((len(sides[1]), 1), np.int64)
         keys = trial.keys[language]
-        target_counts(pivot, pool, np.zeros_like(best), best, partial(_others, keys=keys))
-        found[language] = Reference(classes, best[:, 0])
+        found[language] = Reference(classes, nearest_others(pivot, pool, keys, 1, keys)[:, 0])
     return found
 
 
@@ -132,11 +129,6 @@ def reciprocal_ranks(
         return scores
 
     return 1.0 / target_counts(queries, pool, gold[:, None], adjust=adjust)[:, 0]
-
-
-def _others(scores: AnyFloats, rows: slice, keys: Keys) -> AnyFloats:
-    scores[keys[rows][:, None] == keys] = -np.inf
-    return scores
 
 
 def agreement(scores: AnyFloats, reference: AnyFloats) -> Float64:

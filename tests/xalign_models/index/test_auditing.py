@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.xalign_models.index.conftest import Data, put_parquet, rows
-from xalign_models.index.auditing import contents, gather, nearest_others, thresholds
+from xalign_models.index.auditing import contents, gather, thresholds
 from xalign_models.index.base import open_index
 from xalign_models.index.expecting import Expectation, best
 from xalign_models.index.forensics import foreign
@@ -56,12 +56,6 @@ def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
     sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
     assert sample.facts["rows"] == 100
     assert len(sample.codes) == len(sample.rows.ids) == len(sample.rows.vectors) == 25
-
-
-def test_nearest_rows_are_numpys():
-    x = unit(np.random.default_rng(0).standard_normal((40, 6)))
-    scores = x @ x.T - 9 * np.eye(40)
-    np.testing.assert_array_equal(nearest_others(x, x, np.arange(40)), np.argsort(-scores, axis=1)[:, :10])
 
 
 def test_a_threshold_keeps_its_rate_on_other_rows():

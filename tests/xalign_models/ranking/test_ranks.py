@@ -21,6 +21,7 @@ from xalign_models.ranking.ranks import (
     TILE,
     average_precision,
     gold_ranks,
+    nearest_others,
     normalise,
     one_target_precision,
     precision_at,
@@ -193,3 +194,14 @@ def test_scores_that_are_given_are_the_ones_that_are_ranked():
     forward, backward = gold_ranks(a, b, 7, scores)
     np.testing.assert_array_equal(forward, (scores >= scores.diagonal()[:, None]).sum(1))
     np.testing.assert_array_equal(backward, (scores >= scores.diagonal()).sum(0))
+
+
+def test_nearest_rows_are_numpys_without_the_querys_own():
+    x = normalise(np.random.default_rng(0).standard_normal((40, 6)))
+    scores = x @ x.T - 9 * np.eye(40)
+    np.testing.assert_array_equal(nearest_others(x, x, np.arange(40), 10), np.argsort(-scores, axis=1)[:, :10])
+    keys = np.arange(40) // 2
+    np.testing.assert_array_equal(
+        nearest_others(x, x, keys, 1, keys)[:, 0], np.where(keys[:, None] == keys, -9, x @ x.T).argmax(axis=1)
+    )
+    assert nearest_others(x[:1], x[:1], np.zeros(1, np.int64), 10).shape == (1, 0)
