@@ -1,14 +1,15 @@
 """AffineMap: an unconstrained linear map with offset between each language and the pivot (Vasilyev et al., 2023)."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
+from xalign_models.alignments.base import Between
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
+from xalign_models.configuration import Count, NonNegative
 from xalign_models.device import pick_device
-from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_models.plugins import register
@@ -44,28 +45,17 @@ class AffineMap(PivotAlignment):
     paper's direction: ``transform(x, l)`` takes embeddings of the *pivot* and maps them into the space of l."""
     loss: Loss = "lsq"
     """``lsq``: mean squared distance, in closed form. ``distance``: mean unsquared distance, by gradient descent."""
-    ridge: float | None = None
+    ridge: NonNegative | None = None
     """For lsq: weight of the penalty, in units of the mean variance. None chooses it by the leave-one-out error; 0 is
     plain least squares, the paper's."""
     shrink_to: Target = "identity"
     """For lsq: the matrix that the penalty shrinks W_l towards. ``identity`` preserves an aligned backbone."""
-    validation: float = 0.1
+    validation: Between = 0.1
     """For distance: share of the pairs held out for early stopping."""
-    seed: int = 0
+    seed: Count = 0
     """For distance: random seed of the held-out split."""
     device: str = "cpu"
     """For distance: torch device of the computation."""
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("loss", Loss), ("direction", Direction), ("shrink_to", Target)):
-            if getattr(self, name) not in get_args(allowed):
-                raise AlignmentError(f"{name}={getattr(self, name)!r}; choose one of {', '.join(get_args(allowed))}.")
-        if self.ridge is not None and not self.ridge >= 0:
-            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more, or None for the leave-one-out choice.")
-        if not 0 < self.validation < 1:
-            raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
-        if self.seed < 0:
-            raise AlignmentError(f"seed={self.seed}; it must be 0 or more.")
 
     @property
     def shrunk(self) -> bool:

@@ -13,11 +13,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import Annotated, Any, ClassVar, Self, get_type_hints, overload
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -29,6 +31,10 @@ from xalign_models.paths import atomic_file, atomic_write_text
 
 Array = Float64  # name for plug-ins
 
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Between = Annotated[float, Field(gt=0, lt=1)]
+"""A share of some rows that is neither none nor all."""
+
 FORMAT = 1
 """Version of the saved format; files of another version are refused."""
 
@@ -36,7 +42,8 @@ FORMAT = 1
 class Alignment(ABC):
     """A post-hoc alignment: fitted on embeddings by language, then one fixed affine map for each language.
 
-    Subclasses are dataclasses whose fields are the hyperparameters; attributes set by ``fit`` end in ``_``.
+    Subclasses are dataclasses whose fields are the hyperparameters, checked against their types and the bounds in these
+    (pydantic's ``Annotated[int, Field(ge=0)]``); attributes set by ``fit`` end in ``_``.
 
     Examples:
         >>> import numpy as np
@@ -70,6 +77,27 @@ class Alignment(ABC):
     dim_: int
     seconds_: float | None = None
     """Duration of the fit without encoding, in seconds; None if unknown. The fingerprint does not include it."""
+
+    def __post_init__(self) -> None:
+        self.check(self.get_params())
+
+    @classmethod
+    def check(cls, params: Mapping[str, Any], *, strict: bool = False) -> None:
+        """Check hyperparameters by name; a strict check also refuses other types that convert, such as numpy's.
+
+        Raises:
+            AlignmentError: A parameter is unknown, of another type or out of range.
+        """
+        types = _types(cls)
+        if unknown := params.keys() - types.keys():
+            allowed = ", ".join(types) or "no parameters"
+            raise AlignmentError(f"{cls.method} has no {', '.join(sorted(unknown))}; it has {allowed}.")
+        for name, value in params.items():
+            try:
+                types[name].validate_python(value, strict=strict)
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"].replace("Input should be", "it must be")
+                raise AlignmentError(f"{cls.method}: {name}={value!r}; {reason}.") from None
 
     @abstractmethod
     def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
@@ -149,9 +177,8 @@ class Alignment(ABC):
         Raises:
             AlignmentError: A parameter is unknown or out of range.
         """
-        if unknown := params.keys() - (known := self.get_params()).keys():
-            raise AlignmentError(f"{self.method} has no parameter {', '.join(sorted(unknown))}; it has {known}.")
-        for name, value in type(self)(**known | params).get_params().items():
+        self.check(params)
+        for name, value in type(self)(**self.get_params() | params).get_params().items():
             setattr(self, name, value)
         return self
 
@@ -229,6 +256,13 @@ class Alignment(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "languages_"):
             raise AlignmentError(f"{self.method} is not fitted; call fit or load first.")
+
+
+@cache
+def _types(kind: type[Alignment]) -> dict[str, TypeAdapter[Any]]:
+    """What checks each hyperparameter of a method."""
+    hints, config = get_type_hints(kind, include_extras=True), ConfigDict(arbitrary_types_allowed=True)
+    return {field.name: TypeAdapter(hints[field.name], config=config) for field in fields(kind)}  # type: ignore[arg-type]
 
 
 class UnpairedAlignment(Alignment):

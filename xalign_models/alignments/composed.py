@@ -68,13 +68,14 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
     """
     parameters: dict[str, tuple[str, Any, Any]] = {}
     for stage in stages:
-        hints = get_type_hints(stage)
+        hints = get_type_hints(stage, include_extras=True)
         for parameter in fields(stage):  # type: ignore[arg-type]
             default = field(default=parameter.default) if parameter.default is not MISSING else field()
             parameters.setdefault(parameter.name, (parameter.name, hints[parameter.name], default))
     name = "+".join(stage.method for stage in stages)
 
     def check(self: Composed) -> None:
+        Composed.__post_init__(self)
         if getattr(self, "direction", "to_pivot") != "to_pivot":
             raise AlignmentError(f"{name}: direction={self.get_params()['direction']!r}; stages map to the pivot.")
 

@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.residual import Network
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import AtLeastOne, Count, NonNegative
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.plugins import register
 
@@ -33,22 +35,16 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
     language_dependent = False
     joint = True
 
-    units: int = 512
+    units: AtLeastOne = 512
     """Size of the dictionary."""
-    sparsity: float = 0.1
+    sparsity: NonNegative = 0.1
     """Weight of the L1 penalty of the code, for embeddings of unit variance."""
-    active: float = 0.5
+    active: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of a language's rows in which a unit of the language is active."""
-    steps: int = 1000
+    steps: AtLeastOne = 1000
     """Steps of Adam, each on 256 rows; every language is as likely."""
-    seed: int = 0
+    seed: Count = 0
     """Random seed of the first weights and the batches."""
-
-    def __post_init__(self) -> None:
-        if min(self.units, self.steps) < 1 or self.seed < 0:
-            raise AlignmentError(f"units={self.units}, steps={self.steps}, seed={self.seed}; 1, 1 and 0 are least.")
-        if not (self.sparsity >= 0 and 0 < self.active <= 1):
-            raise AlignmentError(f"sparsity={self.sparsity}, active={self.active}; 0 or more, and a share above 0.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         from xalign_models.alignments.networks import autoencoder

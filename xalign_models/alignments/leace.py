@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import UnpairedAlignment
-from xalign_models.errors import AlignmentError
+from xalign_models.alignments.base import Fraction, UnpairedAlignment
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.plugins import register
 
@@ -33,12 +32,8 @@ class LEACE(UnpairedAlignment):
     language_dependent = False
     joint = True
 
-    shrink: float | None = None
+    shrink: Fraction | None = None
     """Weight of the multiple of the identity in S, from 0 to 1; None is Ledoit and Wolf's estimate."""
-
-    def __post_init__(self) -> None:
-        if self.shrink is not None and not 0 <= self.shrink <= 1:
-            raise AlignmentError(f"shrink={self.shrink}; it must be between 0 and 1, or None to estimate it.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         from sklearn.covariance import ledoit_wolf_shrinkage

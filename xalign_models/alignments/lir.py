@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.configuration import Count
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import lir_directions
@@ -36,12 +37,8 @@ class LIR(UnpairedAlignment):
     arrays = ("directions_",)
     by_language = True
 
-    k: int = 1
+    k: Count = 1
     """Directions removed per language; the LSAR paper's rows are 1 and 15."""
-
-    def __post_init__(self) -> None:
-        if self.k < 0:
-            raise AlignmentError(f"k={self.k}; the number of directions removed must be 0 or more.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         for language, x in matrices.items():

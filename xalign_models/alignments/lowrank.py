@@ -6,7 +6,7 @@ import numpy as np
 
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import Count
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
@@ -50,12 +50,8 @@ class LowRank(PivotAlignment):
 
     pivot: str = "eng-Latn"
     """The language that all others are mapped onto."""
-    rank: int = 64
+    rank: Count = 64
     """Largest rank of the difference from the identity; the paper's default."""
-
-    def __post_init__(self) -> None:
-        if self.rank < 0:
-            raise AlignmentError(f"rank={self.rank}; it must be 0 or more.")
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
         weight, shift = low_rank(x, pivot - x, self.rank)

@@ -8,7 +8,7 @@ import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.groups import language_of
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import Count
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import lsar_subspace
 from xalign_models.plugins import register
@@ -44,12 +44,8 @@ class LSAR(UnpairedAlignment):
     language_dependent = False
     joint = True
 
-    rank: int | None = None
+    rank: Count | None = None
     """Dimension of the subspace; None is the number of fitted languages less one."""
-
-    def __post_init__(self) -> None:
-        if self.rank is not None and self.rank < 0:
-            raise AlignmentError(f"rank={self.rank}; it must be 0 or more, or None for the number of languages - 1.")
 
     @property
     def rank_(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import AtLeastOne
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.linalg.solvers import polar
 from xalign_models.plugins import register
@@ -35,21 +35,16 @@ class MiniVec2Vec(UnpairedAlignment):
 
     pivot: str = "eng-Latn"
     """The language whose space all others are rotated into."""
-    clusters: int = 20
+    clusters: AtLeastOne = 20
     """Anchors per run."""
-    runs: int = 10
+    runs: AtLeastOne = 10
     """Runs of clustering and assignment, whose anchors are joined; the paper has 30."""
-    neighbours: int = 50
+    neighbours: AtLeastOne = 50
     """Number k of rows whose mean a row is paired with."""
-    rounds: int = 50
+    rounds: AtLeastOne = 50
     """Steps of refinement."""
     seed: int = 0
     """Random seed of clusters, assignments and samples."""
-
-    def __post_init__(self) -> None:
-        for name in ("clusters", "runs", "neighbours", "rounds"):
-            if getattr(self, name) < 1:
-                raise AlignmentError(f"{name}={getattr(self, name)}; it must be 1 or more.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         means = {language: x.mean(axis=0, dtype=np.float64) for language, x in matrices.items()}

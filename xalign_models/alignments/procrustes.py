@@ -6,6 +6,7 @@ import numpy as np
 
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
+from xalign_models.configuration import NonNegative
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
@@ -37,13 +38,9 @@ class Procrustes(PivotAlignment):
     """Fit W on unit-length rows (the map itself applies to embeddings of any length)."""
     center: bool = False
     """Fit W on centred rows, and add the shift that takes the language's mean onto the pivot's."""
-    shrink: float | None = 0.0
+    shrink: NonNegative | None = 0.0
     """Weight of the identity: W is the rotation nearest X^T Y + lambda I, which regularises it if pairs are few. In
     units of ||X||_F ||Y||_F / d; None chooses it on held-out pairs."""
-
-    def __post_init__(self) -> None:
-        if self.shrink is not None and not self.shrink >= 0:
-            raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None to choose it on held-out pairs.")
 
     @property
     def shrunk(self) -> bool:

@@ -1,7 +1,7 @@
 """Alignments by name."""
 
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from xalign_models.alignments.base import Alignment, read_header
 from xalign_models.alignments.composed import composed
@@ -16,21 +16,10 @@ def make(method: str, **params: Any) -> Alignment:
     """A new, unfitted alignment.
 
     Raises:
-        AlignmentError: The method or a parameter is unknown, or a parameter is out of range.
+        AlignmentError: The method or a parameter is unknown, or a parameter is of another type or out of range.
     """
     cls = find_method(method)
-    allowed = cls().get_params()
-    if unknown := params.keys() - allowed.keys():
-        raise AlignmentError(
-            f"{method} has no {', '.join(sorted(unknown))}; it has {', '.join(allowed) or 'no parameters'}."
-        )
-    hints = get_type_hints(cls)
-    for name, value in params.items():
-        hint = hints[name]
-        kinds = (str,) if get_origin(hint) is Literal else get_args(hint) or (hint,)  # the method checks literals
-        if not isinstance(value, (*kinds, int) if float in kinds else kinds):
-            listed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-            raise AlignmentError(f"{method}: {name}={value!r} is not of type {listed}.")
+    cls.check(params, strict=True)
     return cls(**params)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xalign_models.alignments.base import Between
 from xalign_models.alignments.pivot import PivotAlignment
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import AtLeastOne, Count
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
@@ -55,20 +56,14 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
 
     pivot: str = "eng-Latn"
     """The language that all others are mapped onto."""
-    hidden: int = 256
+    hidden: AtLeastOne = 256
     """Number of hidden units; the paper's default."""
-    steps: int = 200
+    steps: AtLeastOne = 200
     """Largest number of steps of Adam, each on all pairs."""
-    validation: float = 0.1
+    validation: Between = 0.1
     """Share of the pairs held out for early stopping."""
-    seed: int = 0
+    seed: Count = 0
     """Random seed of the held-out share and the first weights."""
-
-    def __post_init__(self) -> None:
-        if min(self.hidden, self.steps) < 1 or self.seed < 0:
-            raise AlignmentError(f"hidden={self.hidden}, steps={self.steps}, seed={self.seed}; 1, 1 and 0 are least.")
-        if not 0 < self.validation < 1:
-            raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, ...]:
         from xalign_models.alignments.networks import residual

@@ -8,7 +8,7 @@ import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
-from xalign_models.errors import AlignmentError
+from xalign_models.configuration import AtLeastOne, NonNegative
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 from xalign_models.ranking.neighbours import mutual_neighbours
@@ -33,16 +33,10 @@ class Seedless(UnpairedAlignment):
 
     pivot: str = "eng-Latn"
     """The language whose space all others are rotated into."""
-    rounds: int = 5
+    rounds: AtLeastOne = 5
     """Maximum number of iterations; it stops early when the pairs no longer change."""
-    shrink: float | None = None
+    shrink: NonNegative | None = None
     """Weight of the identity in the fit, as in Procrustes; None chooses it on held-out pairs."""
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise AlignmentError(f"rounds={self.rounds}; it must be 1 or more.")
-        if self.shrink is not None and not self.shrink >= 0:
-            raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         target = normalise(matrices[self.pivot])

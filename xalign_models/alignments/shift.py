@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import UnpairedAlignment
-from xalign_models.errors import AlignmentError
+from xalign_models.alignments.base import Fraction, UnpairedAlignment
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
@@ -29,15 +28,11 @@ class Shift(UnpairedAlignment):
 
     pivot: str = "eng-Latn"
     """The language that all others are moved to."""
-    strength: float = 1.0
+    strength: Fraction = 1.0
     """Share a of the offset that is removed, from 0 to 1: more of it helps across languages and costs within one."""
     index_only: bool = False
     """Map documents alone and leave queries as they are, as in the paper. For queries in the pivot language the two are
     the same."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 1:
-            raise AlignmentError(f"strength={self.strength}; it must be a share between 0 and 1.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         means = {language: x.mean(axis=0, dtype=np.float64) for language, x in matrices.items()}

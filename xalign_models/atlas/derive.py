@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.atlas.imported import Imported, PublicResult
+from xalign_models.atlas.imported import Imported
 from xalign_models.atlas.table import KINDS, Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError
 from xalign_models.files import read_parquet
 from xalign_models.languages import FLORES_200, canonical, is_canonical
+from xalign_models.results.reading import TaskScores
 
 EXCLUDED = {
     "LinceMTBitextMining": "its text mixes two languages",
@@ -52,16 +53,16 @@ def language_code(code: str) -> str | None:
         return code if is_canonical(code) else None
 
 
-def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:
+def columns_of(results: Iterable[TaskScores], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:
     """Columns of comparable scores; within a task, the column with most models first.
 
     There is at most one result per model, task, revision of the text and metric. Tasks without a kind (``bitext``,
     ``retrieval``, ``sts`` or ``classification``) are left out. ``measured`` says that the scores are the user's own.
     """
-    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[TaskScores]] = defaultdict(list)
     for result in results:
         if result.task in kinds and result.task not in EXCLUDED and result.metric:
-            splits = {split for split, *_ in result.rows}
+            splits = {split for split, *_ in result.rows()}
             split = "test" if "test" in splits else min(splits)
             groups[result.task, result.dataset_revision or "", split, result.metric].append(result)
     columns = [_column(key, group, kinds[key[0]], measured) for key, group in groups.items()]
@@ -71,11 +72,11 @@ def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, mea
     )
 
 
-def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, measured: bool) -> Column | None:
+def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, measured: bool) -> Column | None:
     task, dataset_revision, split, metric = key
     cells_of: dict[str, tuple[tuple[str, int], ...]] = {}
     for result in results:
-        for part, subset, codes, _ in result.rows:
+        for part, subset, codes, _ in result.rows():
             if part == split and subset not in cells_of:
                 cells_of[subset] = _cells(codes, kind)
     languages = sorted({language for cells in cells_of.values() for language, _ in cells})
@@ -84,7 +85,7 @@ def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, me
     subsets = {subset: place for place, subset in enumerate(cells_of)}
     scores = np.full((len(results), len(subsets)), np.nan)
     for row, result in enumerate(results):
-        for part, subset, _, score in result.rows:
+        for part, subset, _, score in result.rows():
             if part == split:
                 scores[row, subsets[subset]] = score
     totals = np.zeros((len(results), len(languages), len(KINDS)))

@@ -3,10 +3,10 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ from xalign_models.files import read_parquet
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, minimum, outside
-from xalign_models.results.reading import Frame, Results, TaskScores, read_meta, read_result
+from xalign_models.results.reading import METRICS, Frame, Results, TaskScores, read_meta, read_result
 
-METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
-"""Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""
 SATURATED, FEWEST = 0.5, 50
 """A result of at least ``FEWEST`` subsets of which more than this share is exactly 1 is implausible."""
 _COLUMNS = (
@@ -32,47 +30,11 @@ _COLUMNS = (
 _NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
 
 
-ScoreRow = tuple[str, str, tuple[str, ...], float]
-"""Split, subset, the subset's languages as mteb codes them, and the main score."""
-
-
-@dataclass(frozen=True)
-class PublicResult:
-    """The main scores of one revision of a model on one revision of a task's text.
-
-    Attributes:
-        model: The model's hub id, ``org/name``.
-        revision: The model's revision, which is also the folder's name.
-        task: The task's name.
-        mteb_version: The version that scored it; None where the file does not say.
-        dataset_revision: The revision of the text; None where the file does not say.
-        metric: The name of the main score, e.g. ``f1``; empty where no named metric equals it.
-        prompts: The prompts that the model's metadata record; None where they record none.
-        rows: One per subset.
-        faults: Scores that were left out, each with the reason.
-    """
-
-    model: str
-    revision: str
-    task: str
-    mteb_version: str | None
-    dataset_revision: str | None
-    metric: str
-    prompts: dict[str, str] | None
-    rows: tuple[ScoreRow, ...] = field(repr=False)
-    faults: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Model, revision and task."""
-        return f"{self.model} {self.revision} {self.task}"
-
-
 @dataclass(frozen=True)
 class Imported:
     """Usable public results, and one line for each omission."""
 
-    results: tuple[PublicResult, ...]
+    results: tuple[TaskScores, ...]
     problems: tuple[str, ...]
 
 
@@ -107,16 +69,12 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     return Imported(tuple(results), tuple(problems))
 
 
-def of_results(results: Results) -> list[PublicResult]:
-    """Results that were read as public ones, without what :func:`read_public` leaves out, and without prompts."""
-    public = []
-    for table in results.tables.values():
-        with suppress(FileError):
-            public.append(_of_table(table, None))
-    return _without_duplicates(_plausible(public, []), [])
+def of_results(results: Results) -> list[TaskScores]:
+    """Results that were read as public ones, without what :func:`read_public` leaves out."""
+    return _without_duplicates(_plausible(filter(_is_whole, results.tables.values()), []), [])
 
 
-def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
+def _read_parquet(path: Path, problems: list[str]) -> Iterator[TaskScores]:
     import pyarrow as pa
 
     try:
@@ -136,21 +94,33 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
         if None in (first["model"], first["revision"], first["task"]):
             problems.append(f"{len(part)} rows left out, without a model, revision or task")
             continue
-        metrics = Counter(names["metric"][code] for code in codes["metric"][part])
+        counts = Counter(names["metric"][code] for code in codes["metric"][part])
+        # The table has one metric a row: a subset in which all is right has F1 equal to accuracy.
+        metric = "f1" if "f1" in counts else max(METRICS, key=lambda name: counts.get(name, 0))
+        least, frame, impossible = minimum([metric]), dict[tuple[str, str], tuple[str, ...]](), dict[str, str]()
+        kept = []
         places = (codes[column][part] for column in ("split", "subset", "languages"))
-        yield PublicResult(
+        for split, subset, language, score in zip(*places, scores[part].tolist(), strict=True):
+            key = str(names["split"][split]), str(names["subset"][subset])
+            if reason := outside(score, least) or (key in frame and "it has several scores; the first counts"):
+                impossible[key[1]] = str(reason)
+            else:
+                frame[key] = languages[language]
+                kept.append(score)
+        main = np.array(kept, np.float64)
+        yield TaskScores(
             model=first["model"].replace("__", "/", 1),
             revision=first["revision"],
             task=first["task"],
-            mteb_version=first["mteb_version"],
             dataset_revision=first["dataset_revision"],
-            # The table has one metric a row: a subset in which all is right has F1 equal to accuracy.
-            metric="f1" if "f1" in metrics else _metric(metrics),
-            prompts=None,
-            rows=tuple(
-                (str(names["split"][split]), str(names["subset"][subset]), languages[language], score)
-                for split, subset, language, score in zip(*places, scores[part].tolist(), strict=True)
-            ),
+            trained_on=False,
+            baseline=None,
+            date=datetime.now(UTC),
+            folder=path.parent,
+            frame=Frame(tuple(s for s, _ in frame), tuple(s for _, s in frame), tuple(frame.values())),
+            columns={MAIN: main, **({metric: main} if counts.get(metric) else {})},
+            impossible=impossible,
+            mteb_version=first["mteb_version"],
         )
 
 
@@ -165,104 +135,70 @@ def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:
     return encoded.indices.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False), [*values, None]
 
 
-def _metric(counts: Mapping[str | None, int]) -> str:
-    """The metric that equals the main score in most rows; empty if none of METRICS does."""
-    return max((name for name in METRICS if counts.get(name)), key=counts.__getitem__, default="")
-
-
-def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
-    prompts_in, frames = cache(_prompts), dict[Frame, Frame]()
+def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[TaskScores]:
+    frames = dict[Frame, Frame]()
     for file in result_files(path):
         if tasks and file.stem not in tasks:
             continue
         try:
-            yield _of_table(read_result(file, frames=frames), prompts_in(file.parent))
+            table = read_result(file, frames=frames)
+            if not _is_whole(table):
+                raise FileError("a main score is missing")
+            yield table
         except FileError as error:
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
 
 
-def _of_table(table: TaskScores, prompts: dict[str, str] | None) -> PublicResult:
-    scores = table.columns.get(MAIN, np.full(len(table.frame.subsets), np.nan))
-    possible = ~np.isnan(scores)
-    if possible.sum() + len(table.impossible) < max(1, len(table.frame.subsets)):
-        raise FileError("a main score is missing")
-    equal: dict[str | None, int] = {
-        name: int((table.columns[name] == scores).sum()) for name in METRICS if name in table.columns
-    }
-    frame = table.frame
-    rows = zip(frame.splits, frame.subsets, frame.spoken, scores.tolist(), strict=True)
-    return PublicResult(
-        model=table.model,
-        revision=table.revision,
-        task=table.task,
-        mteb_version=table.mteb_version,
-        dataset_revision=table.dataset_revision,
-        metric=_metric(equal),
-        prompts=prompts,
-        rows=tuple(row for row, kept in zip(rows, possible, strict=True) if kept),
-        faults=tuple(f"{subset}: {reason}" for subset, reason in table.impossible.items()),
-    )
+def _is_whole(table: TaskScores) -> bool:
+    return len(table.values()) + len(table.impossible) >= max(1, len(table.frame.subsets))
 
 
-def _prompts(folder: Path) -> dict[str, str] | None:
-    """The prompts in a model's metadata; None if there are none or the file cannot be read."""
-    try:
-        prompts = read_meta(folder).arguments.get("model_prompts")
-    except FileError:
-        return None
-    return prompts if isinstance(prompts, dict) else None
+def _name(table: TaskScores) -> str:
+    return f"{table.model} {table.revision} {table.task}"
 
 
-def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator[PublicResult]:
-    """Drop implausible scores and results."""
+def _plausible(results: Iterable[TaskScores], problems: list[str]) -> Iterator[TaskScores]:
+    """Report impossible scores, and drop results without a possible one and runs with too many perfect ones."""
     possible, implausible = [], {}
     for result in results:
         if not all(map(_NAME.fullmatch, (*result.model.split("/"), result.revision, result.task))):
-            problems.append(f"{result.name}: left out, a name that no folder can have")
+            problems.append(f"{_name(result)}: left out, a name that no folder can have")
             continue
-        least = minimum([result.metric])
-        rows: dict[tuple[str, str], ScoreRow] = {}
-        faults = list(result.faults)
-        for row in result.rows:
-            if reason := outside(row[3], least):
-                faults.append(f"{row[1]}: {reason}")
-            elif rows.setdefault((row[0], row[1]), row) is not row:
-                faults.append(f"{row[1]} has several scores; the first counts")
-        if faults:
-            total = len(result.rows) + len(result.faults)
-            problems.append(f"{result.name}: {len(faults)} of {total} scores left out, e.g. {faults[0]}")
-        perfect = sum(row[3] == 1 for row in rows.values())
-        if len(rows) >= FEWEST and perfect > SATURATED * len(rows):
-            implausible[_run(result)] = f"{perfect} of {len(rows)} subsets of {result.task} are exactly 1"
-        if rows:
-            possible.append(replace(result, rows=tuple(rows.values()), faults=()))
+        scores = [score for *_, score in result.rows()]
+        if faults := [f"{subset}: {reason}" for subset, reason in result.impossible.items()]:
+            total = len(scores) + len(faults)
+            problems.append(f"{_name(result)}: {len(faults)} of {total} scores left out, e.g. {faults[0]}")
+        if len(scores) >= FEWEST and (perfect := scores.count(1)) > SATURATED * len(scores):
+            implausible[_run(result)] = f"{perfect} of {len(scores)} subsets of {result.task} are exactly 1"
+        if scores:
+            possible.append(result)
     for result in possible:
         if _run(result) in implausible:
             reason = implausible[_run(result)]
-            problems.append(f"{result.name}: left out, in this run {reason}, as if few texts were scored")
+            problems.append(f"{_name(result)}: left out, in this run {reason}, as if few texts were scored")
         else:
             yield result
 
 
-def _run(result: PublicResult) -> tuple[str | None, ...]:
+def _run(result: TaskScores) -> tuple[str | None, ...]:
     return result.model, result.revision, result.mteb_version
 
 
-def _without_duplicates(results: Iterable[PublicResult], problems: list[str]) -> list[PublicResult]:
+def _without_duplicates(results: Iterable[TaskScores], problems: list[str]) -> list[TaskScores]:
     """One result per model, task, text and metric: the one with most subsets, then of the newest mteb."""
-    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[TaskScores]] = defaultdict(list)
     for result in results:
         groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
     chosen = []
     for _, group in sorted(groups.items()):
         best, *others = sorted(group, key=_preference, reverse=True)
         chosen.append(best)
-        problems += [f"{other.name}: left out, {best.revision} has the same task" for other in others]
+        problems += [f"{_name(other)}: left out, {best.revision} has the same task" for other in others]
     return chosen
 
 
-def _preference(result: PublicResult) -> tuple[Any, ...]:
-    return len(result.rows), version_key(result.mteb_version), result.revision
+def _preference(result: TaskScores) -> tuple[Any, ...]:
+    return len(result.rows()), version_key(result.mteb_version), result.revision
 
 
 def version_key(version: str | None) -> tuple[int, ...]:
@@ -270,9 +206,9 @@ def version_key(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in (version or "0").split("."))
 
 
-def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
+def comparable(results: Iterable[TaskScores]) -> list[dict[str, Any]]:
     """One row for each task, revision of its text and metric, within which results can be compared."""
-    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[TaskScores]] = defaultdict(list)
     for result in results:
         groups[result.task, result.dataset_revision or "", result.metric].append(result)
     return [
@@ -281,19 +217,19 @@ def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
             "dataset_revision": short_revision(revision) or None,
             "metric": metric or None,
             "models": len({result.model for result in group}),
-            "subsets": len({row[:2] for result in group for row in result.rows}),
-            "scores": sum(len(result.rows) for result in group),
+            "subsets": len({row[:2] for result in group for row in result.rows()}),
+            "scores": sum(len(result.rows()) for result in group),
         }
         for (task, revision, metric), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1])))
     ]
 
 
-def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
+def write_results(results: Iterable[TaskScores], root: Path, source: str) -> int:
     """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result, and return the number of files.
 
     Each model's metadata records ``source``, the origin of the results.
     """
-    folders: dict[Path, list[PublicResult]] = defaultdict(list)
+    folders: dict[Path, list[TaskScores]] = defaultdict(list)
     for result in results:
         folders[root / "results" / folder_name(result.model) / result.revision].append(result)
     for folder, group in folders.items():
@@ -301,15 +237,16 @@ def write_results(results: Iterable[PublicResult], root: Path, source: str) -> i
             atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
         if not (folder / META).exists():
             meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
-            if group[0].prompts:
-                meta["loader_kwargs"] = {"model_prompts": group[0].prompts}
+            with suppress(FileError):
+                if isinstance(prompts := read_meta(group[0].folder).arguments.get("model_prompts"), dict):
+                    meta["loader_kwargs"] = {"model_prompts": prompts}
             atomic_write_text(folder / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
     return sum(map(len, folders.values()))
 
 
-def _content(result: PublicResult) -> dict[str, Any]:
+def _content(result: TaskScores) -> dict[str, Any]:
     scores: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for split, subset, languages, score in result.rows:
+    for split, subset, languages, score in result.rows():
         named = {result.metric: score} if result.metric else {}
         scores[split].append({**named, MAIN: score, "hf_subset": subset, "languages": languages})
     return {

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 FITTED = "fitted_share"
 """Score of the tasks on own text: share of the text that the model was fitted on; absent if none."""
+METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
+"""Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :attr:`TaskScores.metric`."""
 Choice = Callable[[Mapping[str, ModelSpec | None]], Collection[str]]
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
@@ -136,6 +138,20 @@ class TaskScores:
             return {}
         keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True)
         return {key: value for key, value in keyed if value == value}
+
+    def rows(self) -> list[tuple[str, str, tuple[str, ...], float]]:
+        """Split, subset, languages and main score of each entry that has a possible one."""
+        frame, scores = self.frame, self.columns.get(MAIN, np.full(len(self.frame.subsets), nan))
+        rows = zip(frame.splits, frame.subsets, frame.spoken, scores.tolist(), strict=True)
+        return [row for row in rows if row[3] == row[3]]
+
+    @cached_property
+    def metric(self) -> str:
+        """The one of :data:`METRICS` that equals the main score in most entries; empty if none equals it in any."""
+        equal = {
+            name: int((self.columns[name] == self.columns.get(MAIN)).sum()) for name in METRICS if name in self.columns
+        }
+        return max((name for name in METRICS if equal.get(name)), key=equal.__getitem__, default="")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xalign_models.linalg.arrays import AnyFloats, Float32
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.paths import data_dir
 from xalign_models.portable.loading import load_map
-from xalign_models.ranking.ranks import normalise
+from xalign_models.ranking.ranks import normalise, target_counts
 from xalign_tasks.analyses.base import Study
 from xalign_tasks.lareqa.reader import Side, read_file
 from xalign_tasks.lareqa.task import XQuADR
@@ -89,8 +89,7 @@ def analyse(request: Request) -> Findings:
 
 def scores(queries: AnyFloats, index: AnyFloats, gold: Any) -> dict[str, float]:
     """Recall@10 and P@1 in percent; ties count against the answer."""
-    likeness = queries @ index.T
-    above = (likeness >= likeness[np.arange(len(gold)), gold][:, None]).sum(axis=1)
+    above = target_counts(queries, index, gold[:, None])
     return {"recall@10": 100 * float((above <= 10).mean()), "P@1": 100 * float((above <= 1).mean())}
 
 

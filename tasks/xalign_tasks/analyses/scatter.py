@@ -16,6 +16,7 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.names import find_spec
+from xalign_models.ranking.ranks import nearest_others
 from xalign_models.specs import ModelSpec
 from xalign_tasks.analyses.base import Study, embed
 from xalign_tasks.analyses.spaces import PAPERS_FIT
@@ -89,9 +90,7 @@ def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> 
         The silhouette of the languages by cosine; percent of rows whose nearest neighbour has the same language, and
         the same meaning; share of the variance in PCA's plane.
     """
-    scores = vectors @ vectors.T
-    np.fill_diagonal(scores, -np.inf)
-    nearest = scores.argmax(axis=1)
+    nearest = nearest_others(vectors, vectors, np.arange(len(vectors)), 1)[:, 0]
     language, meaning = np.asarray(labels), np.asarray(meanings)
     return {
         "silhouette": float(silhouette_score(vectors, language, metric="cosine")),

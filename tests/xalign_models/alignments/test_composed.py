@@ -56,7 +56,7 @@ def test_parameters_reach_the_stages_that_have_them(parallel):
     np.testing.assert_allclose(fitted.transform(parallel["tur-Latn"], "tur-Latn"), expected, atol=1e-9)
     with pytest.raises(AlignmentError, match=r"lsar\+procrustes has no k"):
         make("lsar+procrustes", k=3)
-    with pytest.raises(AlignmentError, match="rank='x' is not of type int or None"):
+    with pytest.raises(AlignmentError, match="rank='x'; it must be a valid integer"):
         make("lsar+procrustes", rank="x")
 
 

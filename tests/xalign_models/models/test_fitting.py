@@ -148,7 +148,7 @@ def test_swapping_two_labels_makes_centering_useless(text, planted):
         ({"method": "procrustes", "languages": ("eng-Latn",)}, DataError, "has text in the pivot only"),
         ({"method": "procrustes", "params": (("pivot", "tur-Latn"),)}, LanguageError, "no tur-Latn"),
         ({"params": (("nonsense", 1),)}, AlignmentError, "centered has no nonsense"),
-        ({"method": "lir", "params": (("k", "three"),)}, AlignmentError, "k='three' is not of type int"),
+        ({"method": "lir", "params": (("k", "three"),)}, AlignmentError, "k='three'; it must be a valid integer"),
         ({"method": "lir", "params": (("k", 17),)}, AlignmentError, "k=17 directions"),
         ({"method": "affine", "params": (("ridge", 0),), "limit": 10}, AlignmentError, "10 pairs do not determine"),
     ],

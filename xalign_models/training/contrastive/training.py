@@ -13,7 +13,7 @@ from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from xalign_models import corpora
 from xalign_models.backbones import adapters, loading
 from xalign_models.configuration import to_mapping
-from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError
 from xalign_models.languages import TaggedText
 from xalign_models.models import building
@@ -62,12 +62,7 @@ def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Tagg
 
 
 def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[TaggedText, TaggedText]]:
-    if pivot == ENGLISH:
-        sides = corpus.pair(language)
-    else:
-        columns = corpus.parallel((language, pivot))
-        sides = columns[language], columns[pivot]
-    rows = zip(*sides, strict=True)
+    rows = zip(*corpus.pair(language, pivot), strict=True)
     return [(TaggedText(a, language), TaggedText(b, pivot)) for a, b in rows if a.strip() and b.strip()]
 
 
