@@ -16,6 +16,8 @@ from mteb.results.task_result import _expand_run_settings_entry
 from packaging.version import Version
 
 from xalign_models.assets import where
+from xalign_models.boards.baseline import read_baseline, read_before
+from xalign_models.boards.gate import compare, read_new
 from xalign_models.boards.means import means_csv
 from xalign_models.models.catalogue import specs
 from xalign_models.models.recipe import Recipe
@@ -42,6 +44,16 @@ def test_the_top_level_has_models_and_three_files():
     files = {path.name for path in RESULTS.iterdir() if path.is_file()}
     assert files == {"baseline.json", "leaderboard.csv"}
     assert all("__" in path.name for path in RESULTS.iterdir() if path.is_dir())
+
+
+def test_the_baseline_has_the_results_and_no_others():
+    """Otherwise `xalign gate` on a clean clone cannot tell."""
+    tables = read_results(RESULTS.parent).tables
+    assert {
+        (model, task) for model, tasks in read_baseline(RESULTS / "baseline.json").scores.items() for task in tasks
+    } == {*tables}
+    report = compare(read_new(RESULTS.parent), read_before(RESULTS / "baseline.json"))
+    assert report.exit_code == 0, report.summary()
 
 
 def test_names_and_revisions_are_as_the_public_repository_asks():

@@ -129,14 +129,18 @@ class GateReport:
         from rich.text import Text
 
         if self.open_rows:
+            narrow = options.max_width <= 110  # names stay whole, and the reason has a line of its own
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-            for head in ("verdict", "model", "task", "language", "why"):
+            for head in ("verdict", "score and reason") if narrow else ("verdict", "model", "task", "language", "why"):
                 table.add_column(head, no_wrap=head == "verdict")
-            limit = 40 if options.max_width > 110 else 10
             for row in self.open_rows[:MOST_SHOWN]:
                 verdict = Text(row.verdict, style="bold red" if row.verdict == Verdict.FAIL else "yellow")
-                names = ("\n".join(wrap(escape(name), limit)) for name in (row.model.removeprefix("xalign/"), row.task))
-                table.add_row(verdict, *map(Text, (*names, escape(row.language), row.explained())))
+                names = [escape(name) for name in (row.model.removeprefix("xalign/"), row.task, row.language)]
+                if narrow:
+                    table.add_row(verdict, Text(f"{'  '.join(names)}\n{row.explained()}"))
+                else:
+                    names[:2] = ("\n".join(wrap(name, 40)) for name in names[:2])
+                    table.add_row(verdict, *map(Text, (*names, row.explained())))
             yield from (table, "")
             if len(self.open_rows) > MOST_SHOWN:
                 yield Text(f"and {len(self.open_rows) - MOST_SHOWN} more; --json lists all.")

@@ -39,7 +39,7 @@ def gate(
             help="Points that a score may fall: 1 for all, FloresPrecision=2 for a task, languages=3 beside a mean."
         ),
     ] = None,
-    update: Annotated[bool, Option("--update", help="Write the baseline from the results under --output.")] = False,
+    update: Annotated[bool, Option("--update", help="Write the results' scores into the baseline file.")] = False,
     throughput: Annotated[
         tuple[Path, Path] | None,
         Option(help="Compare the speeds in two files of --benchmark-json, OLD NEW; --tolerance is in percent."),

@@ -325,6 +325,17 @@ def test_json_has_every_row_and_hostile_names_are_shown_escaped(put, keep) -> No
     assert r"en\n|x" in out
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_of_80_columns_shows_whole_names(put, keep, width) -> None:
+    name = "xalign/procrustes__multilingual-e5-small-q4"
+    put(name, "ProductSearchStandIn", {"en": 0.5})
+    run = keep()
+    put(name, "ProductSearchStandIn", {"en": 0.1})
+    out = printed(run(), width)
+    assert all(text in out for text in (name.removeprefix("xalign/"), "ProductSearchStandIn", "-40.00"))
+    assert max(map(len, out.splitlines())) <= width
+
+
 def simulated(rng, languages: int, n: int, moved: float, loss: float, everywhere: bool) -> GateReport:
     """A report on answers of which a share changes by chance; ``loss`` more are lost, in all languages or in one."""
     rows, total = [], np.zeros(n)
