@@ -260,7 +260,7 @@ class Alignment(ABC):
 
 @cache
 def _types(kind: type[Alignment]) -> dict[str, TypeAdapter[Any]]:
-    """What checks each hyperparameter of a method."""
+    """The check of each hyperparameter of a method, by name."""
     hints, config = get_type_hints(kind, include_extras=True), ConfigDict(arbitrary_types_allowed=True)
     return {field.name: TypeAdapter(hints[field.name], config=config) for field in fields(kind)}  # type: ignore[arg-type]
 
