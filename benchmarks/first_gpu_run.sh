@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The first run on a machine with CUDA. Not executed so far: no such machine was at hand.
 #
-#     benchmarks/first_gpu_run.sh [FOLDER]
+#     benchmarks/first_gpu_run.sh [FOLDER [PYTEST'S ARGUMENTS FOR THE BENCHMARKS]]
 #
 # Needs this repository's development environment, and the assets of the benchmarks in the cache. First it compares the GPU's
 # vectors, ranks and losses with the CPU's, to the tolerances in tests/test_devices.py (float32: a cosine of 0.99999, TF32:
@@ -10,6 +10,7 @@
 # Exit status: 0 if all is correct, 1 if a comparison failed (nothing is timed then), 3 without CUDA.
 set -uo pipefail
 folder=$(realpath -m "${1:-gpu-run}")
+shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if ! python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
@@ -24,11 +25,12 @@ mkdir -p "$folder"
     python -m pip freeze
 } > "$folder/machine.txt"
 
-timeout 300 pytest tests -m gpu --junitxml="$folder/correctness.xml" | tee "$folder/summary.txt"
+mapfile -t tests < <(grep -rl 'mark\.gpu' tests --include 'test_*.py')
+timeout 300 pytest "${tests[@]}" -m gpu --junitxml="$folder/correctness.xml" | tee "$folder/summary.txt"
 if [[ ${PIPESTATUS[0]} -ne 0 ]]; then
     echo "first_gpu_run: the GPU differs from the CPU, see $folder/summary.txt; nothing was timed." >&2
     exit 1
 fi
-timeout 840 pytest benchmarks -m gpu --benchmark-only --bench-findings="$folder/findings.jsonl" \
+timeout 840 pytest "${@:-benchmarks}" -m gpu --benchmark-only --bench-findings="$folder/findings.jsonl" \
     --bench-profile="$folder/kernels.json" --benchmark-json="$folder/benchmarks.json" | tee -a "$folder/summary.txt"
 echo "first_gpu_run: compared and timed, see $folder"

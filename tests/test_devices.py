@@ -66,13 +66,15 @@ def test_compiled_layers_change_nothing_on_a_gpu(tiny_model, texts, kind):
     assert least_cosine(compiled, plain) >= NEAREST[kind]
 
 
-def test_a_training_has_the_losses_of_the_cpu(xalign, workdir, tiny_model, write_text, device):
+def test_a_training_has_the_losses_of_the_cpu(xalign, workdir, make_model, write_text, device):
+    """Without dropout, whose random numbers differ from device to device."""
+    model = make_model(workdir / "model", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     write_text(workdir / "text", 30, ("ar", "en", "es"))
-    losses = []
+    given = ("--backbone", model, "--pairs", "own:text", "--samples", 20)
+    steps = (f"--set={field}" for field in ("batch_size=8", "rank=4", "dropout=0", "max_steps=3"))
+    losses, command = [], ("train", "contrastive", *given, *steps)
     for place in ("cpu", device):
-        given = ("--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--output", f"on-{place}")
-        steps = ("--set", "batch_size=8", "--set", "rank=4", "--set", "max_steps=3", "--device", place)
-        assert xalign("train", "contrastive", *given, *steps)[0] == 0
+        assert xalign(*command, "--device", place, "--output", f"on-{place}")[0] == 0
         log = [json.loads(line) for line in (workdir / f"on-{place}" / "training_log.jsonl").read_text().splitlines()]
         losses.append([entry["loss"] for entry in log if entry["kind"] == "step"])
     assert len(losses[0]) == 3
@@ -88,7 +90,7 @@ def test_the_first_gpu_run_compares_before_it_times(tmp_path, cuda, correct, sta
     commands = {
         "python": f"exit {int(not cuda)}",
         "nvidia-smi": "echo a GPU",
-        "pytest": f'echo "$1" >> {tmp_path}/run; [[ $1 != tests ]] || exit {int(not correct)}',
+        "pytest": f'echo "${{1%%/*}}" >> {tmp_path}/run; [[ $1 != tests/* ]] || exit {int(not correct)}',
     }
     for name, body in commands.items():
         (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{body}\n")

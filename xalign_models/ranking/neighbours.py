@@ -190,9 +190,16 @@ def _first_by(
 
 
 def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
+    """As :func:`_on_cpu`, equal scores too: all that equal the K-th count, and the last of the largest is the nearest.
+
+    The indices that ``topk`` gives for equal scores depend on the device, so only its values are used.
+    """
+    import torch
+
     n = len(scores)
-    tops = [matrix.topk(min(K, n), dim=1) for matrix in (scores, scores.T)]
-    means = [top.values.mean(dim=1) for top in tops]
+    columns = torch.arange(n, dtype=torch.int32, device=scores.device)
+    tops = [matrix.topk(min(K, n), dim=1).values for matrix in (scores, scores.T)]
+    means = [top.mean(dim=1) for top in tops]
     sides = []
     for i, matrix in enumerate((scores, scores.T)):
         hits = []
@@ -201,8 +208,9 @@ def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
             gold = adjusted.diagonal().clone() - TIE
             adjusted.diagonal().fill_(-np.inf)
             hits.append(float((adjusted.amax(dim=1) < gold).double().mean()))
-        indices = tops[i].indices.cpu().numpy()
-        sides.append((hits, indices[:, 0], np.bincount(indices.ravel(), minlength=n)))
+        counts = (matrix >= tops[i][:, -1:]).sum(dim=0)
+        best = torch.where(matrix == tops[i][:, :1], columns, -1).amax(dim=1)
+        sides.append((hits, best.cpu().numpy(), counts.cpu().numpy()))
     return sides[0], sides[1]
 
 

@@ -52,10 +52,15 @@ def test_measures_equal_their_formulas_in_both_directions(n, noise):
     np.testing.assert_allclose(measures, [plainly(a, b), plainly(b, a)], atol=1e-6)
 
 
-def test_an_accelerator_finds_what_the_cpu_finds():
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("repeated", [0, 60])
+def test_an_accelerator_finds_what_the_cpu_finds(device, repeated):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
     a, b = two_sides(200)
+    b[:repeated] = b[repeated : 2 * repeated]  # equal scores
     scores = torch.from_numpy(a @ b.T)
-    sides = zip(neighbours._on_cpu(scores.numpy()), neighbours._on_accelerator(scores), strict=True)
+    sides = zip(neighbours._on_cpu(scores.numpy()), neighbours._on_accelerator(scores.to(device)), strict=True)
     for (hits, best, counts), expected in sides:
         np.testing.assert_allclose(hits, expected[0])
         np.testing.assert_array_equal(best, expected[1])
