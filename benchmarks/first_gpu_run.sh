@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first run on a machine with CUDA. Not executed so far: no such machine was at hand.
+# The first run on a machine with CUDA. It has run on an NVIDIA H200, see docs/results/throughput/gpu.md.
 #
 #     benchmarks/first_gpu_run.sh [FOLDER [PYTEST'S ARGUMENTS FOR THE BENCHMARKS]]
 #

@@ -13,6 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sklearn.metrics.pairwise import paired_cosine_distances
 from torch import nn
+from torch._dynamo.utils import counters
 
 from benchmarks import shapes
 from benchmarks.corpus import embedded_model, interface_texts, real_texts
@@ -23,6 +24,8 @@ from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import RawEncoder
 
 E5 = "multilingual-e5-small-q4"
+ROUNDING = 0.01
+"""Most that bfloat16 may add to a cosine distance: 0.004 in Mistral's width and depth; one foreign token adds 0.2."""
 
 
 @pytest.fixture
@@ -92,8 +95,9 @@ def test_real_corpus(device, against_plain, pytestconfig):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("layers", ["eager", "compiled"])
-@pytest.mark.parametrize("length", [128, 256, 512, "mixed"])
+@pytest.mark.parametrize(
+    ("length", "layers"), [(128, "eager"), (512, "eager"), ("mixed", "eager"), ("mixed", "compiled")]
+)
 @pytest.mark.parametrize("name", shapes.SHAPES)
 def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers):
     """A published shape in bfloat16: the device alone, the tokenizer alone, and both together."""
@@ -103,7 +107,7 @@ def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers)
     first.compiled = layers == "compiled"
     budget = pipeline.token_budget(first, cuda)
     mean = 96 if length == "mixed" else length
-    n = 8 * budget // mean
+    n = 4 * budget // mean
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(np.log(64), 0.9, n), 8, 512).astype(int) if length == "mixed" else [length] * n
     texts = shapes.texts_of([max(1, n - 1 - (not shape.causal)) for n in lengths])  # without the special tokens
@@ -117,12 +121,14 @@ def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers)
         fetch = [raw.launch(batch.features) for batch in made]
         return [vectors() for vectors in fetch]
 
+    graphs = counters["stats"]["unique_graphs"]
     torch.cuda.reset_peak_memory_stats()
     vectors = benchmark.pedantic(device, rounds=3, warmup_rounds=2)
+    assert (counters["stats"]["unique_graphs"] > graphs) == first.compiled
     memory = torch.cuda.max_memory_allocated()
     alone = np.concatenate([raw.forward([texts[i]]) for i in made[-1].rows[:8]])
     cosines = paired_cosine_distances(vectors[-1][:8], alone)
-    assert cosines.max() < 0.001
+    assert cosines.max() < ROUNDING
     tokens = sum(batch.real_tokens for batch in made)
     assert tokens == sum(batch.computed_tokens for batch in made) == sum(lengths)
     profile(device)

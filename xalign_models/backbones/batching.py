@@ -61,9 +61,12 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
         start = end
 
 
-WORTH = 10**12
-"""Minimum of weights times padded tokens for a part on an accelerator: a smaller part takes less time to compute than
-its kernels take to start."""
+WORTH = 10**13
+"""Minimum of weights times padded tokens for a part on an accelerator.
+
+A smaller part takes less time to compute than its kernels take to start: about 40 ms for XLM-R-base with LoRA and
+215 ms for Qwen3-Embedding-0.6B, on an NVIDIA H200 that computes 3e14 FLOP/s.
+"""
 
 
 def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tuple[torch.Tensor, dict[str, Any]]]:

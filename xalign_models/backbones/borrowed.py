@@ -1,6 +1,7 @@
 """Names of other packages that are private, or undocumented, each behind one function: nothing public does the same."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -42,8 +43,24 @@ def attention_of(model: Any) -> str:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether ``compile`` was called on a module."""
+    """Whether calls of a module are compiled."""
     return module._compiled_call_impl is not None
+
+
+def compile_calls(modules: Iterable[nn.Module], **options: Any) -> None:
+    """Compile calls of modules as ``Module.compile`` does, but apart from all other modules.
+
+    Torch compiles a code object eight times, and then runs it uncompiled without an error. The layers of all
+    transformers models share one code object, so a process would soon compile no further model.
+    """
+    code = _call.__code__.replace()  # an equal code object with a count of its own
+    call = torch.compile(FunctionType(code, globals()), **options)
+    for module in modules:
+        module._compiled_call_impl = MethodType(call, module)
+
+
+def _call(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def missing_requirement(meta: Any) -> ImportError | None:

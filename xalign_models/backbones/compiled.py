@@ -33,7 +33,7 @@ def compile_layers(model: Any) -> None:
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
-    from xalign_models.backbones.borrowed import is_compiled
+    from xalign_models.backbones.borrowed import compile_calls, is_compiled
     from xalign_models.backbones.packing import find_kernel
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
@@ -45,5 +45,4 @@ def compile_layers(model: Any) -> None:
         raise ModelError(
             f"--backend compiled does not support a {type(model).__name__} in {model.dtype}; leave it out."
         )
-    for layer in waiting:
-        layer.compile(dynamic=True, backend=COMPILER)
+    compile_calls(waiting, dynamic=True, backend=COMPILER)

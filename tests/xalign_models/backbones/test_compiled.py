@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from transformers import AutoModel, BertConfig
 
 from xalign_models.backbones import compiled, packing
 from xalign_models.backbones.loading import open_backbone
@@ -105,3 +106,18 @@ def test_a_saved_model_keeps_it(everywhere: None, tiny_model: Path, tmp_path: Pa
     monkeypatch.undo()
     with pytest.raises(ModelError, match="not for cpu"):
         load(str(tmp_path / "saved"), device="cpu").encode(["w1 w2"])
+
+
+def test_models_of_one_process_are_compiled_apart(everywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch runs the ninth compilation of a function uncompiled, and models of one family share their layers' code."""
+    monkeypatch.setattr(packing, "find_kernel", lambda model: "flash")
+    for heads in range(1, 11):
+        config = BertConfig(vocab_size=40, hidden_size=8 * heads, num_hidden_layers=2, num_attention_heads=heads)
+        with torch.device("meta"), torch.inference_mode():
+            model = AutoModel.from_config(config, dtype=torch.bfloat16).eval()
+            compiled.compile_layers(model)
+            features = features_of(LENGTHS[1], "flash")
+            del features["seq_idx"]
+            with packing.packed_attention(model):
+                model(**features)
+        assert counters["stats"]["unique_graphs"] == heads

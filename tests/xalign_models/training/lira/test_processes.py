@@ -18,6 +18,11 @@ from xalign_models.training.records import LOG
 FSDP = files("xalign_models.training.lusifer") / "accelerate" / "fsdp.yaml"
 UNSEEN = ("key.bias", "actor.net.6.bias")
 """No softmax sees a shift of all that it compares: their gradient is the rounding of zero, which Adam enlarges."""
+APART = 4e-6
+"""Root mean square difference of weights: a fifth of a step of the least learning rate.
+
+Single weights differ more where their gradient is near zero.
+"""
 
 
 @pytest.mark.slow
@@ -54,7 +59,7 @@ def test_two_processes_train_what_one_does_with_the_doubled_batch(
         weights = found.network.state_dict()
         for name, weight in expected.network.state_dict().items():
             if not name.endswith(UNSEEN):
-                torch.testing.assert_close(weights[name], weight, rtol=0, atol=2e-5)
+                assert float((weights[name] - weight).norm()) <= APART * weight.numel() ** 0.5, name
         logs = [
             [json.loads(line) for line in (workdir / f"{name}{stage}" / LOG).read_text().splitlines()]
             for name in ("one", two)
