@@ -1,4 +1,6 @@
-"""Fits the map that comes with xalign and writes it with its card; run where XALIGN_DATA has NTREX, SQuAD and XQuAD-R.
+"""Fits the map that comes with xalign and writes it with its card.
+
+XALIGN_DATA must have NTREX, SQuAD, WikiText-2 and XQuAD-R.
 
 python docs/tools/ready_map.py
 """
@@ -30,8 +32,9 @@ CARD = """# {name}
 Maps unit vectors of queries by {queries} (prompt `query: `) to the space of {index}:
 `y = (x - mu_l + mu_en) W + b`, of unit length.
 
-- W and b: ridge with the least leave-one-out error, fitted on {texts:,} English questions and sentences of SQuAD 1.1
-  in the division of Du et al. (2017), test files (CC BY-SA 4.0). {removed} texts were left out because XQuAD has them.
+- W and b: ridge with the least leave-one-out error, fitted on {texts:,} English texts: questions and sentences of SQuAD
+  1.1 in the division of Du et al. (2017), test files (CC BY-SA 4.0), sentences of WikiText-2 (CC BY-SA 3.0) and of
+  NTREX-128 (CC BY-SA 4.0). {removed} texts were left out because XQuAD has them.
 - mu_l: means of NTREX-128's sentences in {count} languages (CC BY-SA 4.0). No translation and no label is used.
 - Made by `docs/tools/ready_map.py`. Scores: `xalign analyse ready-map`, docs/vectors.md.
 - The file holds numbers only, no text.

@@ -1,28 +1,29 @@
 """Searches in many languages on the untouched index of an English model, by a map that comes with xalign."""
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 
+from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
-from xalign_models.corpora import ENGLISH, read_lines
-from xalign_models.errors import DataError
-from xalign_models.linalg.arrays import AnyFloats, Float32
+from xalign_models.corpora import ENGLISH
+from xalign_models.linalg.arrays import Float32
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.paths import data_dir
 from xalign_models.portable.loading import load_map
-from xalign_models.ranking.ranks import normalise, target_counts
+from xalign_models.ranking.ranks import Ranks, normalise, target_counts
+from xalign_models.results.intervals import Sample, estimate
+from xalign_models.training.lusifer.data.sources import source
 from xalign_tasks.analyses.base import Study
 from xalign_tasks.lareqa.reader import Side, read_file
 from xalign_tasks.lareqa.task import XQuADR
 
 NAME = "map:multilingual-e5-small->all-MiniLM-L6-v2"
-TEXTS = 5_000
-"""Questions, and as many sentences, that the map is fitted on."""
+SETS = ("squad-nqg", "wikitext-2")
+"""Training sets that the map is fitted on, beside NTREX's English."""
 
 
 def sides() -> dict[str, Side]:
@@ -37,30 +38,26 @@ def fingerprint(text: str) -> str:
 
 
 def fit_texts(test: Side) -> tuple[list[str], int]:
-    """Distinct questions and sentences of the test files of ``squad_nqg``, and the number of those in ``test``.
+    """Distinct English texts to fit the map on, and the number of texts left out because ``test`` has them.
 
-    The texts in ``test``, which are not returned, would give the answers away.
+    They are the questions and sentences of ``squad-nqg`` and the sentences of ``wikitext-2`` and NTREX. Texts of
+    ``test`` would give its answers away.
 
     Raises:
-        DataError: The files are missing.
+        DataError: One of the sets is missing.
     """
-    root = data_dir()
-    files = [root / "squad_nqg" / f"{side}-test.txt" for side in ("src", "tgt")] if root else []
-    if not files or not all(map(Path.is_file, files)):
-        raise DataError("The map's text is missing: set XALIGN_DATA to a folder that has squad_nqg/{src,tgt}-test.txt.")
+    rows = [source(name).read(None, 0) for name in SETS]
+    read = dict.fromkeys(filter(str.strip, chain(*chain(*rows), corpora.load("ntrex").texts(ENGLISH))))
     tested = {fingerprint(text) for text in (*test.questions.values(), *test.candidates)}
-    parts = [list(dict.fromkeys(filter(str.strip, read_lines(file)))) for file in files]
-    clean = [[text for text in part if fingerprint(text) not in tested] for part in parts]
-    rng = np.random.default_rng(0)
-    chosen = [part[row] for part in clean for row in sorted(rng.permutation(len(part))[:TEXTS])]
-    return chosen, sum(map(len, parts)) - sum(map(len, clean))
+    clean = [text for text in read if fingerprint(text) not in tested]
+    return clean, len(read) - len(clean)
 
 
 def analyse(request: Request) -> Findings:
     """Recall@10 and P@1 of XQuAD-R's questions among English sentences and paragraphs that all-MiniLM has indexed.
 
     Raises:
-        DataError: XQuAD-R is missing.
+        DataError: XQuAD-R or a set to fit on is missing.
     """
     maps, texts = load_map(NAME), sides()
     queries, index = (request.load(maps.settings[side]) for side in ("queries", "index"))
@@ -74,23 +71,36 @@ def analyse(request: Request) -> Findings:
     ):
         indexed = _vectors(index, documents)
         own = _vectors(queries, documents, "passage")
+        ranks: dict[str, dict[str, Ranks]] = {}
         for code, side in texts.items():
             asked = list(side.questions.values())
-            answers = np.array([gold[key] for key in side.questions])
+            answers = np.array([gold[key] for key in side.questions])[:, None]
             new = _vectors(queries, asked, "query")
             ways = {"the index's model": (_vectors(index, asked), indexed), "map": (maps.transform(new, code), indexed),
                     "map without means": (maps.transform(new, ENGLISH), indexed), "new index": (new, own)}  # fmt: skip
-            rows = [{"queries": way, "language": code, **scores(*sides, answers)} for way, sides in ways.items()]
-            study.add("xquad", pd.DataFrame(rows).round(2), index=unit)
+            for way, vectors in ways.items():  # of ties, the answer comes last
+                ranks.setdefault(way, {})[code] = target_counts(*vectors, answers)[:, 0]
+        for way, found in ranks.items():
+            rows = [{"language": code, **scores({code: found[code]})} for code in found]
+            study.add("xquad", pd.DataFrame(rows).round(2), index=unit, queries=way)
+            others = scores({code: found[code] for code in found if code != ENGLISH}, intervals=True)
+            study.add("means", pd.DataFrame([others]).round(2), index=unit, queries=way)
     return study.findings(
-        f"In percent. {fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
+        f"In percent; means are over {len(texts) - 1} languages, their 95% intervals over questions. "
+        f"{fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
     )
 
 
-def scores(queries: AnyFloats, index: AnyFloats, gold: Any) -> dict[str, float]:
-    """Recall@10 and P@1 in percent; ties count against the answer."""
-    above = target_counts(queries, index, gold[:, None])
-    return {"recall@10": 100 * float((above <= 10).mean()), "P@1": 100 * float((above <= 1).mean())}
+def scores(ranks: Mapping[str, Ranks], intervals: bool = False) -> dict[str, float]:
+    """Mean recall@10 and P@1 in percent over languages, from the ranks of the answers, with 95% intervals if wanted."""
+    found = {}
+    for name, most in (("recall@10", 10), ("P@1", 1)):
+        sample = Sample.of({code: own <= most for code, own in ranks.items()}, {code: [code] for code in ranks})
+        found[name] = 100 * float(sample.shares.sum())
+        if intervals:
+            ends = estimate(sample)
+            found |= {f"{name} low": 100 * ends.low, f"{name} high": 100 * ends.high}
+    return found
 
 
 def _vectors(encoder: XAlignEncoder, texts: list[str], prompt: str = "") -> Float32:

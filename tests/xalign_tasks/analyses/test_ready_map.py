@@ -10,7 +10,7 @@ import pytest
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_tasks.analyses import ready_map
+from xalign_models.paths import data_dir
 from xalign_tasks.analyses.ready_map import fingerprint, fit_texts, scores, sides
 from xalign_tasks.lareqa.reader import Side
 
@@ -18,13 +18,22 @@ TEST = Side({"1": "Who wrote the book (twice)?"}, ["He wrote it."], {"1": 0}, ["
 
 
 def test_planted_texts_of_the_test_are_left_out(workdir):
-    folder = workdir / "data" / "squad_nqg"
+    data = workdir / "data"
     with pytest.raises(DataError, match="squad_nqg"):
         fit_texts(TEST)
-    folder.mkdir(parents=True)
-    (folder / "src-test.txt").write_text("he wrote it . \nshe read it .\nshe read it .\n")
-    (folder / "tgt-test.txt").write_text("who wrote the book -lrb- twice -rrb- ?\nwho read it ?\n")
-    assert fit_texts(TEST) == (["she read it .", "who read it ?"], 2)
+    for name, lines in {
+        "squad_nqg/src-test.txt": "he wrote it .\nshe read it .\nshe read it .",
+        "squad_nqg/tgt-test.txt": "who wrote the book -lrb- twice -rrb- ?\nwho read it ?\nwho ?",
+        "wikitext2/valid.txt": "= He wrote it . =\n She and he read it aloud . He wrote it .",
+        "wikitext2/test.txt": "",
+        "ntrex/NTREX-128/newstest2019-src.eng.txt": "She read it\nHe wrote it!",
+        "ntrex/NTREX-128/newstest2019-ref.deu.txt": "Sie las es\nEr schrieb es!",
+    }.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_text(f"{lines}\n")
+    texts, removed = fit_texts(TEST)
+    assert sorted(texts) == ["She and he read it aloud.", "She read it", "she read it.", "who read it?", "who?"]
+    assert removed == 3
 
 
 def test_case_spaces_and_brackets_do_not_hide_a_text():
@@ -33,12 +42,12 @@ def test_case_spaces_and_brackets_do_not_hide_a_text():
 
 
 def test_recall_and_precision_by_hand():
-    index = np.eye(12)
-    queries = np.stack([index[0], 0.5 * index[0] + index[1], -index[2]])
-    assert scores(queries, index, np.array([0, 0, 2])) == {
-        "recall@10": pytest.approx(200 / 3),
-        "P@1": pytest.approx(100 / 3),
-    }
+    ranks = {"deu-Latn": np.array([1, 2, 12]), "spa-Latn": np.array([1, 1, 10])}
+    found = scores(ranks, intervals=True)
+    assert found["recall@10"] == pytest.approx(100 * 5 / 6)
+    assert found["P@1"] == pytest.approx(100 * 3 / 6)
+    assert found["P@1 low"] < found["P@1"] < found["P@1 high"]
+    assert scores(ranks) == {name: found[name] for name in ("recall@10", "P@1")}
 
 
 @pytest.mark.realdata
@@ -47,11 +56,11 @@ def test_the_texts_of_the_map_and_of_xquad_do_not_overlap(monkeypatch, capsys):
     english = sides()[ENGLISH]
     texts, removed = fit_texts(english)
     with capsys.disabled():
-        sys.stdout.write(f"\n{removed} of SQuAD's test texts are XQuAD's own\n")
+        sys.stdout.write(f"\n{removed} of the texts are XQuAD's own\n")
     tested = {fingerprint(text) for text in (*english.questions.values(), *english.candidates)}
     assert not {fingerprint(text) for text in texts} & tested
-    assert len(texts) == 2 * ready_map.TEXTS
-    files = ready_map.data_dir() / "squad_nqg"
+    assert len(texts) > 20_000
+    files = data_dir() / "squad_nqg"
     dev = {fingerprint(text) for text in (files / "tgt-dev.txt").read_text("utf-8").splitlines()}
     questions = {fingerprint(text) for text in english.questions.values()}
     assert len(dev & questions) > 1000, "the digest finds XQuAD's questions where they are"
