@@ -187,8 +187,10 @@ def xalign(
 ) -> Callable[..., tuple[int, str, list[str]]]:
     """Runs a command in this process: (exit status, standard output, lines of standard error)."""
     from xalign_models.cli import main
+    from xalign_models.cli.survival import Survivor
     from xalign_models.progress import Lines
 
+    monkeypatch.setattr(Survivor, "go_on", lambda self: None)  # the tests' process goes on by itself
     monkeypatch.setattr(Lines, "last", math.inf)  # the tests' process is older than a minute
 
     def run(*arguments: Any) -> tuple[int, str, list[str]]:

@@ -22,6 +22,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # for terminals without UTF-8 and for undecodable names
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if "run" in sys.argv[1:]:
+        from xalign_models.cli.survival import SURVIVOR
+
+        SURVIVOR.go_on()
     try:
         from xalign_models.cli.app import main as run
 

@@ -26,6 +26,7 @@ from xalign_models.cli.common import (
 )
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
+from xalign_models.cli.survival import SURVIVOR
 from xalign_models.errors import ModelError
 from xalign_models.plugins import BENCHMARKS
 
@@ -67,12 +68,15 @@ def run(
     gpus_per_task: Annotated[
         float | None, Option(help="GPUs of each Ray task; 0.25 lets four tasks share a GPU.")
     ] = None,
+    timeout: Annotated[
+        float | None, Option(min=0.01, help="Minutes that a model may take for a task; then the next one begins.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Score models on tasks and print the leaderboard.
 
     Without options, it scores models and text from the package index. The same command resumes an interrupted run;
-    nothing is scored or encoded twice.
+    nothing is scored or encoded twice. A model that crashes or runs out of memory costs its own row alone.
     """
     set_data(data)
     spending.set()
@@ -86,8 +90,8 @@ def run(
         if not any(trust_in(model, text) for model in chosen_models):
             raise ModelError(f"--trust-remote-code {text} is none of the run's models; write it as in --models.")
     cluster = where.cluster(gpus_per_task, device)
-    if cluster and spending.budget:
-        raise ModelError("--budget limits a single process; it cannot be combined with --engine ray.")
+    if cluster and (spending.budget or timeout):
+        raise ModelError("--budget and --timeout limit a single process; neither can be combined with --engine ray.")
     for name in names:  # before the seconds that mteb takes to import
         check_task(name)
     for model in chosen_models:
@@ -111,9 +115,11 @@ def run(
         run_all = partial(run_on_cluster, cluster=cluster)
     else:
         resources: dict[str, Any] = {"device": device, "store": open_store()}
-        run_all = partial(run_here, **resources)
+        begin = SURVIVOR.watch(len(chosen_models) * len(chosen_tasks), timeout)
+        run_all = partial(run_here, begin=begin, **resources)
         announce(chosen_models, chosen_tasks, Path(output), languages=chosen, overrides=fields, **resources)
     outcomes = [_told(outcome) for outcome in run_all(chosen_models, chosen_tasks, Path(output), **arguments)]
+    SURVIVOR.begin()  # what follows is no model's
     scored = [row for row in outcomes if row["scored"]]
     if json:
         print_json(outcomes)

@@ -1,7 +1,7 @@
 """Scores models on tasks: resumable, encoding each text once, only in languages that the alignment knows."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,7 @@ def run(
     store: EmbeddingStore | None = None,
     items: Level = "outcomes",
     overrides: dict[str, Any] | None = None,
+    begin: Callable[..., str] = lambda *_: "",
 ) -> Iterator[Outcome]:
     """Score every model on every task and write the results under ``output/results``.
 
@@ -83,6 +84,8 @@ def run(
         store: Store of raw vectors.
         items: Data of single items to keep: none, the outcomes for significance tests, or everything.
         overrides: Fields of the backbones' specs.
+        begin: Function that is called with the model's name as it is opened, and with its and the task's name as it is
+            scored. A text that it returns is the reason why this must not happen.
 
     Yields:
         One outcome per model and task, as soon as it is available.
@@ -102,6 +105,8 @@ def run(
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     for model, model_name in zip(models, names, strict=True):
         try:
+            if reason := begin(model_name):
+                raise ModelError(reason)
             encoder = load_encoder(model, device=device, store=store, **fields) if isinstance(model, str) else model
             if encoder.mteb_model_meta.revision is None:
                 raise ModelError(f"{model_name} has no revision to store results under.")
@@ -111,7 +116,11 @@ def run(
             continue
         cache.hardware, cache.costs = hardware(encoder.raw.device), encoder.measured
         for task in chosen:
-            yield run_one(encoder, task, cache, items)
+            name = task.metadata.name
+            if reason := begin(model_name, name):
+                yield Outcome(model_name, name, None, error=reason, revision=encoder.mteb_model_meta.revision)
+            else:
+                yield run_one(encoder, task, cache, items)
 
 
 def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
