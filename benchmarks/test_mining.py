@@ -86,6 +86,26 @@ def test_against_sorting(compare, note, n, d):
     note(**throughput(n, d, pair.seconds))
 
 
+@pytest.mark.parametrize(("n", "d"), [(FLORES, 384), (8 * FLORES, 384), (FLORES, 1024)])
+def test_against_faiss(compare, note, pytestconfig, n, d):
+    """P@10 by exact ranks against FAISS's exact search for the ten nearest."""
+    faiss = pytest.importorskip("faiss")
+    faiss.omp_set_num_threads(pytestconfig.getoption("--bench-threads"))
+    a, b = embeddings(n, d)
+
+    def found(queries, documents):
+        nearest = faiss.knn(queries, documents, 10, metric=faiss.METRIC_INNER_PRODUCT)[1]
+        return (nearest == np.arange(n)[:, None]).any(axis=1).mean()
+
+    pair = compare(
+        lambda: [precision_at(ranks)["precision_at_10"] for ranks in gold_ranks(a, b)],
+        lambda: [found(a, b), found(b, a)],
+        f"faiss {faiss.__version__}",
+    )
+    np.testing.assert_allclose(pair.ours, pair.theirs, rtol=0, atol=2 / n)  # near ties
+    note(**throughput(n, d, pair.seconds))
+
+
 @pytest.mark.parametrize(("n", "d"), [(FLORES, 384), (FLORES, 768), (FLORES, 1024)])
 def test_neighbourhoods_beside_ranks(compare, n, d):
     """The cost of CSLS, margin, MEXA and hubness beside the ranks; the ratio is the time of plain ranks over both."""
