@@ -18,6 +18,7 @@ from xalign_models.models import api
 from xalign_models.models.labelled import crosses
 from xalign_models.models.saving import save
 from xalign_models.recommend import RETRIEVAL, Recommendation
+from xalign_models.recommend.judging import LEAST
 from xalign_models.results.items import Items
 from xalign_models.results.languages import language_weights
 from xalign_models.results.possible import MAIN
@@ -106,6 +107,11 @@ def try_text(
     fit, test = (corpora.load(f"own:{part}:{folder}") for part in ("fit", "test"))
     if len(test.languages) < 2:
         raise DataError(f"{text} has text in {', '.join(test.languages)} only; a trial needs two languages or more.")
+    if short := [code for code in fit.languages if len(fit.texts(code)) < LEAST and not judged]:
+        raise DataError(
+            f"{text}: fewer than {LEAST} rows are too few to judge, and half of these rows have fewer in "
+            f"{', '.join(short)}. Give some {2 * LEAST + 15} different rows of each language, or leave it out."
+        )
     rows = [(row, code) for code in test.languages for row in test.texts(code)]
     rows = [*read_collection(folder, "test").queries.values()] if judged else rows
     task = own_task(SCORED, folder)

@@ -167,7 +167,9 @@ class Server:
     def _texts(self, value: Any, label: str) -> list[str]:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
-            raise Refused(400, f"{label} must be a text or a list of texts, none of them empty.")
+            tokens = isinstance(texts, list) and any(isinstance(text, int | list) for text in texts)
+            hint = " It has token ids; LangChain sends texts with check_embedding_ctx_length=False." if tokens else ""
+            raise Refused(400, f"{label} must be a text or a list of texts, none of them empty.{hint}")
         if len(texts) > self.limits.texts or max(map(len, texts)) > self.limits.characters:
             most = f"{self.limits.texts} texts of {self.limits.characters} characters"
             raise Refused(413, f"{label} may have at most {most}.")

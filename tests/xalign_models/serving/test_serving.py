@@ -129,6 +129,13 @@ def test_many_clients_at_once_get_their_own_vectors_in_fewer_batches(model, star
     assert send(f"{url}/health") == (200, {"status": "ok"})
 
 
+@pytest.mark.parametrize("tokens", [[1, 2], [[1, 2], [3]]])
+def test_token_ids_are_refused_with_the_setting_that_sends_text(model, start, tokens):
+    status, answer = send(f"{start(Server(model, 'tiny'))}/v1/embeddings", {"input": tokens, "lang": "de"})
+    assert status == 400
+    assert "check_embedding_ctx_length=False" in answer["error"]["message"]
+
+
 def test_a_bad_request_fails_no_other_of_its_batch(model, start):
     server = Server(model, "tiny")
     encode, gate = server.batcher.encode, threading.Event()
