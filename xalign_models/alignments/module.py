@@ -83,15 +83,12 @@ class Aligned(Module):
     ) -> None:
         """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
-        if unknown not in get_args(Unknown):
-            raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         self.prompts = None if prompts is None else list(prompts)
         self.unknown_prompt = unknown_prompt
         self._said = set[str]()
-        self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
-        self.unknown = unknown
+        self._set_handling(default_lang, unknown)
         if format != FORMAT:
             raise AlignmentError(f"the alignment has format {format!r}, this version reads {FORMAT}; save it again.")
         self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
@@ -242,18 +239,28 @@ class Aligned(Module):
         first = number - self._maps
         return torch.stack([self.map_rows(x, first + i) for i in range(len(self.languages or (0,)))]).mean(0)
 
-    def require_kept_language(self) -> None:
-        """Refuse ``unaligned`` where every language is moved: raw vectors would lie apart from all mapped ones.
+    def set_handling(self, default_lang: str | None, unknown: Unknown) -> None:
+        """Set ``default_lang`` and ``unknown``; ``unaligned`` needs a language whose map is the identity.
 
         Raises:
-            AlignmentError: No language's map is the identity.
+            AlignmentError: ``unknown`` is no treatment, or it is ``unaligned`` and the maps move every language: raw
+                vectors would lie apart from all mapped ones.
+            LanguageError: ``default_lang`` is neither a language nor ``auto``.
         """
         x = torch.randn(8, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        if not any(torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,)))):
+        kept = (torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,))))
+        if unknown == "unaligned" and not any(kept):
             raise AlignmentError(
                 f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; "
                 "choose related or mean."
             )
+        self._set_handling(default_lang, unknown)
+
+    def _set_handling(self, default_lang: str | None, unknown: Unknown) -> None:
+        if unknown not in get_args(Unknown):
+            raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
+        self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
+        self.unknown = unknown
 
     def offset(self, prompt: str | None) -> int:
         """Number of the first map of a prompt; None is an unknown prompt.

@@ -110,10 +110,7 @@ def announce(
 
 
 def _endpoint(located: Located) -> Endpoint | None:
-    if located.saved and located.card is not None:
-        spec = pointed(located.card.files)
-    else:
-        spec = located.spec.backbone if located.spec else None
+    spec = pointed(located.saved.files) if located.saved else located.spec and located.spec.backbone
     source = find_source(spec.model) if spec else None
     return source if isinstance(source, Endpoint) else None
 

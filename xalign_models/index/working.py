@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
@@ -16,7 +15,7 @@ from xalign_models.index.filling import fill, in_turn, languages_of
 from xalign_models.index.forensics import encoded_again
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
-from xalign_models.models.building import raw_encoder
+from xalign_models.models.building import open_recipe
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
@@ -24,7 +23,6 @@ from xalign_models.models.saving import save
 from xalign_models.paths import atomic_directory
 from xalign_models.ranking.ranks import normalise
 from xalign_models.recommend.candidates import PLAIN, Candidate
-from xalign_models.store import open_store
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 """Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""
@@ -41,7 +39,7 @@ def open_model(model: str, device: str | None = None) -> Recipe:
     spec = find_spec(model)
     if spec.alignment:
         raise ModelError(f"{model} is aligned; name its backbone, {spec.backbone.name}.")
-    return Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
+    return open_recipe(spec, device)
 
 
 def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from mteb.models.model_meta import ModelMeta, ScoringFunction
@@ -20,7 +20,7 @@ from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
-from xalign_models.models.building import build, encoder_of, load_encoder, raw_encoder
+from xalign_models.models.building import build, encoder_of, load_encoder, open_recipe
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
@@ -164,7 +164,7 @@ def recommend(
                             overrides=overrides, **params)  # fmt: skip
 
     spec = spec_of(names, languages)
-    recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
+    recipe = open_recipe(spec, device)
     if not paired and not tasks:
         return recommendation.recommend_centring(recipe.fit_vectors(), seed)
 
@@ -283,21 +283,12 @@ def aligned_spec(
     return dataclasses.replace(spec, data=f"{slug(text)}{unique}")
 
 
-def set_language_handling(model: SentenceTransformer, default_lang: str | None, unknown: str) -> None:
-    """Set ``default_lang`` and ``unknown`` in a model's modules, which save them.
-
-    Raises:
-        AlignmentError: ``unknown`` is not one of the treatments, or is ``unaligned`` and the maps move every language.
-        LanguageError: ``default_lang`` is neither a language nor ``auto``.
-    """
-    if unknown not in get_args(Unknown):
-        raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
+def set_language_handling(model: SentenceTransformer, default_lang: str | None, unknown: Unknown) -> None:
+    """Set ``default_lang`` and ``unknown`` in a model's modules, which save them; see :meth:`Aligned.set_handling`."""
     code = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
     for module in model:
         if isinstance(module, Aligned):
-            if unknown == "unaligned":
-                module.require_kept_language()
-            module.default_lang, module.unknown = code, unknown  # type: ignore[assignment]
+            module.set_handling(code, unknown)
         elif hasattr(module, "default_lang"):
             module.default_lang = code
 

@@ -18,12 +18,12 @@ from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.portable.loading import load_map
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
+from xalign_models.store import EmbeddingStore, open_store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.store import EmbeddingStore
 
 
 def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
@@ -59,12 +59,11 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         queries, index = (load(maps.settings[side], device=device) for side in ("queries", "index"))
         return AlignedSentenceTransformer.adopt(Bridge.of(queries, index, maps), None)
     located = locate(model, **overrides)
-    if located.saved and located.card is not None:
-        saved = loading.open_directory(located.card.files, pick_device(device))
-        return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
+    if card := located.saved:
+        saved = loading.open_directory(card.files, pick_device(device))
+        return AlignedSentenceTransformer.adopt(saved, located.spec, dict(card.claims))
     assert located.spec is not None
-    backbone = located.open_backbone()
-    return build(located.spec, device=device, backbone=backbone)
+    return build(located.spec, device=device, backbone=located.open_backbone())
 
 
 def build(
@@ -73,38 +72,33 @@ def build(
     device: str | None = None,
     backbone: Backbone | None = None,
     prompts: Sequence[str] | None = None,
+    tail: Sequence[nn.Module] | None = None,
 ) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
     It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
-    of them encode the fit text. Raises XAlignError if weights or fit text are missing.
+    of them encode the fit text. A ``tail`` takes the place of the spec's modules after the backbone.
+
+    Raises:
+        XAlignError: Weights or fit text are missing.
     """
     backbone = backbone or open_backbone(spec.backbone)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
-    from xalign_models.store import open_store
-
-    device = pick_device(device, several=True)
-    raw = raw_encoder(backbone, device, open_store())
-    tail = Recipe(spec, raw, backbone, prompts).tail()
-    return assemble(spec, tail, each(device)[0], backbone)
-
-
-def assemble(
-    spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
-) -> SentenceTransformer:
-    """A spec's backbone and the given tail as one model, with its prompts. Raises XAlignError without weights."""
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.backbones.pointer import Pointer
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
-    backbone = backbone or open_backbone(spec.backbone)
-    modules: list[Any] = list(backbone.modules(device))  # new ones: the caller may change them
+    device = pick_device(device, several=True)
+    if tail is None:
+        tail = open_recipe(spec, device, backbone, prompts).tail()
+    home = each(device)[0]
+    modules: list[Any] = list(backbone.modules(home))  # new ones: the caller may change them
     if not backbone.source.has_weights:
         modules = [Pointer(spec.backbone.whole, modules)]
     model = SentenceTransformer(
         modules=[*modules, *tail],
-        device=device,
+        device=home,
         prompts=backbone.prompts,
         default_prompt_name="default" if "default" in backbone.prompts else None,
         similarity_fn_name="cosine",
@@ -131,15 +125,14 @@ def load_encoder(
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
-    if located.saved and located.card is not None:
+    if card := located.saved:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         namespace = located.namespace  # before the weights are opened
-        saved = loading.open_directory(located.card.files, home)
-        return encoder_of(saved, namespace, meta_of(located), device, store, located.card.files.confirm)
-    spec = located.spec
-    assert spec is not None
+        saved = loading.open_directory(card.files, home)
+        return encoder_of(saved, namespace, meta_of(located), device, store, card.files.confirm)
+    assert located.spec is not None
     backbone = located.open_backbone()
-    recipe = Recipe(spec, raw_encoder(backbone, device, store), backbone)
+    recipe = Recipe(located.spec, raw_encoder(backbone, device, store), backbone)
     meta = meta_of(located, recipe)
     if recipe.languages is not None:
         meta = meta.model_copy(update={"languages": sorted(recipe.languages)})
@@ -187,6 +180,19 @@ def encoder_of(
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
     needs = aligned is not None and aligned.languages is not None
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
+
+
+def open_recipe(
+    spec: ModelSpec, device: str | None, backbone: Backbone | None = None, prompts: Sequence[str] | None = None
+) -> Recipe:
+    """The parts of a model, whose raw vectors are encoded on one device or several and kept in the store.
+
+    Raises:
+        XAlignError: Weights are missing.
+    """
+    backbone = backbone or open_backbone(spec.backbone)
+    raw = raw_encoder(backbone, pick_device(device, several=True), open_store())
+    return Recipe(spec, raw, backbone, prompts)
 
 
 def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStore | None = None) -> RawEncoder:

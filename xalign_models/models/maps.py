@@ -11,16 +11,13 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.module import Aligned, module_of
 from xalign_models.backbones import policy
-from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
-from xalign_models.models.building import raw_encoder
+from xalign_models.models.building import open_recipe
 from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec
-from xalign_models.models.recipe import Recipe
 from xalign_models.portable.apply_map import Array
 from xalign_models.portable.loading import SavedMap, settings_of
 from xalign_models.specs import Unknown, digest
-from xalign_models.store import open_store
 
 
 class Maps(SavedMap):
@@ -81,13 +78,12 @@ def load_maps(
         module, normalise, prompts = _saved(directory)
     else:
         spec = find_spec(model)
-        recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
-        if not recipe.fits:
+        if spec.alignment is None:
             raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
+        recipe = open_recipe(spec, device)
         module, normalise, prompts = module_of(recipe.fits), True, recipe.backbone.prompts
-    if unknown == "unaligned":
-        module.require_kept_language()
-    module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
+    if default_lang or unknown:
+        module.set_handling(default_lang or module.default_lang, unknown or module.unknown)
     return Maps(module.to("cpu").eval(), normalise, prompts)
 
 

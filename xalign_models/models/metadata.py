@@ -39,9 +39,9 @@ def model_meta(model: str | ModelSpec) -> ModelMeta:
 def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
     """:func:`model_meta` of a located model."""
     spec, card = located.spec, located.card
-    if located.saved and card is not None:
+    if saved := located.saved:
         arguments = {"spec": spec.to_dict()} if spec else {}
-        return describe(located.name, card.content[:40], card.training_datasets, spec, arguments)
+        return describe(located.name, saved.content[:40], saved.training_datasets, spec, arguments)
     assert spec is not None
     fixed = None
     try:

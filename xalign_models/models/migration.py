@@ -18,13 +18,11 @@ from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
-from xalign_models.models.building import assemble, raw_encoder
+from xalign_models.models.building import build, open_recipe
 from xalign_models.models.names import find_spec, slug
-from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
-from xalign_models.store import open_store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -157,6 +155,7 @@ def fit(
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     check(method)
+    device = pick_device(device)
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:
         raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")
@@ -170,10 +169,10 @@ def fit(
         dense_layer(torch.from_numpy(weight), torch.from_numpy(shift), relu=index < last)
         for index, (weight, shift) in enumerate(layers)
     ]
-    return assemble(ModelSpec(specs[0].backbone, alignment), [Normalize(), *dense, Normalize()], pick_device(device))
+    return build(ModelSpec(specs[0].backbone, alignment), device=device, tail=[Normalize(), *dense, Normalize()])
 
 
-def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
-    recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
+def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str) -> Float32:
+    recipe = open_recipe(spec, device)
     parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
     return np.concatenate(parts)

@@ -35,9 +35,9 @@ class Located:
     card: Card | None = None
 
     @property
-    def saved(self) -> bool:
-        """Whether the directory's own modules are the model."""
-        return self.card is not None and self.card.saved
+    def saved(self) -> Card | None:
+        """The card of a directory whose own modules are the model; None for other models."""
+        return self.card if self.card is not None and self.card.saved else None
 
     def open_backbone(self) -> Backbone:
         """The backbone, of a model that is not saved; files that were read to locate it are not opened again."""
@@ -48,12 +48,12 @@ class Located:
     @property
     def namespace(self) -> str:
         """Fingerprint of the raw vectors, which equal backbones share. Raises XAlignError without weights."""
-        if not self.saved or self.card is None:
+        if not self.saved:
             return self.open_backbone().fingerprint
         from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
 
-        base = pointed(self.card.files)
-        return Backbone(base).fingerprint if base else self.card.backbone
+        base = pointed(self.saved.files)
+        return Backbone(base).fingerprint if base else self.saved.backbone
 
     @property
     def name(self) -> str:
@@ -62,13 +62,13 @@ class Located:
         A directory never takes the name of a registered model, because its card could claim anything. The exception is
         a directory in the cache to which `xalign train` wrote the model.
         """
-        if not self.saved or self.card is None:
+        if (card := self.saved) is None:
             assert self.spec is not None
             return self.spec.name
-        short = self.card.content[:6]
-        claimed = str(self.card.claims.get("name", ""))
+        short = card.content[:6]
+        claimed = str(card.claims.get("name", ""))
         if not is_name(claimed):
-            return f"local/{slug(self.card.directory.resolve().name)}-{short}"
+            return f"local/{slug(card.directory.resolve().name)}-{short}"
         return f"{claimed}__{short}" if catalogue.find_registered(claimed) else claimed
 
 

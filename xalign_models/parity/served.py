@@ -53,7 +53,7 @@ class Served:
         self.prompts = self.encoder.prompts
         located = locate(model, **fields)
         self.spec = None if located.spec is None else located.spec.backbone
-        self.unit = located.saved or self._is_normalised()
+        self.unit = bool(located.saved) or self._is_normalised()
 
     def _is_normalised(self) -> bool:
         """Whether Normalize is among a checkpoint's modules; False for other sources, True for a bare backbone."""

@@ -233,7 +233,7 @@ def test_an_unknown_language_gets_a_relative_or_the_mean(specs, monkeypatch):
     with pytest.raises(LanguageError, match="ita-Latn"):
         encoded("ita-Latn")
     with pytest.raises(AlignmentError, match="moves every fitted language"):
-        aligned.require_kept_language()
+        aligned.set_handling(None, "unaligned")
     aligned.unknown = "related"
     np.testing.assert_allclose(encoded("nld-Latn"), encoded("deu-Latn"), atol=1e-6)
     np.testing.assert_allclose(encoded("ita-Latn"), encoded("spa-Latn"), atol=1e-6)
@@ -245,7 +245,7 @@ def test_an_unknown_language_gets_a_relative_or_the_mean(specs, monkeypatch):
     np.testing.assert_allclose(encoded("ita-Latn"), unit(mean)[0], atol=1e-6)
     Aligned.of(
         Recipe(specs("procrustes"), load_encoder(specs("procrustes"), device="cpu").raw).fits
-    ).require_kept_language()
+    ).set_handling(None, "unaligned")
     typology.nearest.cache_clear()
 
 
