@@ -11,7 +11,7 @@ Low-rank maps thus stay factored, and one numpy function and one torch module ap
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -346,32 +346,43 @@ def listed(counts: Mapping[str, int]) -> str:
 
 
 def rows_by_language(
-    language: str | Sequence[str] | None, count: int, fitted: Sequence[str] | None, method: str
+    language: str | Sequence[str | None] | None,
+    count: int,
+    fitted: Sequence[str] | None,
+    method: str,
+    stand_in: Callable[[str | None], int | None] = lambda code: None,
 ) -> list[tuple[int, slice | list[int]]]:
     """The rows that each map applies to: (position in ``fitted``, rows) for every language present.
 
-    ``language`` is the one of all ``count`` rows, or one per row. If ``fitted`` is None, one map serves all rows.
+    Args:
+        language: The language of all rows, or one per row.
+        count: The number of rows.
+        fitted: The fitted languages; None if one map serves all rows.
+        method: Name of the method, for messages.
+        stand_in: Function that gives the position for a language that is missing or not fitted; None refuses it.
 
     Raises:
-        LanguageError: A language is missing or not fitted.
+        LanguageError: A language is missing or not fitted, and has no stand-in.
         AlignmentError: The number of languages is not the number of rows.
     """
     if fitted is None:
         return [(0, slice(None))]
-    fitted_languages = f"fitted languages: {', '.join(fitted)}."
-    if language is None or (not isinstance(language, str) and any(code is None for code in language)):
-        raise LanguageError(
-            f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
-            f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
-        )
-    groups: dict[str, Any] = {}
-    if isinstance(language, str):
-        groups[match(language, fitted)] = slice(None)
+    groups: dict[str | None, Any] = {}
+    if language is None or isinstance(language, str):
+        groups[language] = slice(None)
     elif len(language) != count:
         raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
     else:
         for row, code in enumerate(language):
-            groups.setdefault(match(code, fitted), []).append(row)
-    if unknown := sorted(map(str, groups.keys() - set(fitted))):
-        raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {fitted_languages}")
-    return [(fitted.index(code), rows) for code, rows in groups.items()]
+            groups.setdefault(code, []).append(row)
+    found = {code: code and match(code, fitted) for code in groups}
+    places = {code: fitted.index(name) if name in fitted else stand_in(name) for code, name in found.items()}
+    if refused := [code for code, place in places.items() if place is None]:
+        fitted_languages = f"fitted languages: {', '.join(fitted)}."
+        if None in refused:
+            raise LanguageError(
+                f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
+                f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
+            )
+        raise LanguageError(f"{method} is not fitted for {', '.join(sorted(map(str, refused)))}; {fitted_languages}")
+    return [(places[code], rows) for code, rows in groups.items()]  # type: ignore[misc]  # none is None

@@ -165,8 +165,7 @@ class Aligned(Module):
             x = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
             out = x.clone()
             for number, rows in self.numbers(codes, len(x), features.get("prompt")):
-                if number is not None:
-                    out[rows] = self.mapped(x[rows], number)
+                out[rows] = self.mapped(x[rows], number)
         features["sentence_embedding"] = out.to(embeddings.dtype)
         return features
 
@@ -196,8 +195,8 @@ class Aligned(Module):
             codes[row] = found.language
         return [None if code is None else _canonical(code) for code in codes]
 
-    def numbers(self, codes: Any, count: int, prompt: str | None) -> list[tuple[int | None, slice | list[int]]]:
-        """The rows that each map applies to, by its number for :meth:`mapped`; None for rows that stay unchanged.
+    def numbers(self, codes: Any, count: int, prompt: str | None) -> list[tuple[int, slice | list[int]]]:
+        """The rows that each map applies to, by its number for :meth:`mapped`; rows that stay unchanged are left out.
 
         Args:
             codes: Canonical language of each row, (n,), or None for an unknown one; None if one map serves all. A row
@@ -211,26 +210,19 @@ class Aligned(Module):
                 ``unknown`` is ``error`` or ``related``.
             AlignmentError: The prompt is not fitted.
         """
-        offset, fitted = self.offset(prompt), tuple(self.languages or ())
-        mean = None if self.unknown == "unaligned" else self._maps + offset
-        if codes is None or (self.unknown == "error" and UNDETERMINED not in codes):
-            return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
-        places: dict[str | None, int | None] = {code: offset + place for place, code in enumerate(fitted)}
-        places[UNDETERMINED] = mean
-        if self.unknown == "error" and (strange := [code for code in codes if code not in places]):
-            rows_by_language(strange, len(strange), self.languages, self.method)  # raises
-        for code in {*codes} - places.keys():
-            places[code] = places.get(self._relative(code), mean) if self.unknown == "related" else mean
-        groups: dict[int | None, list[int]] = {}
-        for row, code in enumerate(codes):
-            groups.setdefault(places[code], []).append(row)
-        return [*groups.items()]
+        offset = self.offset(prompt)
+        places = rows_by_language(codes, count, self.languages, self.method, self._stand_in)
+        return [(offset + place, rows) for place, rows in places if place >= 0]
 
-    def _relative(self, code: str | None) -> str | None:
-        """The fitted language nearest to one that was not fitted; None if there is none, or URIEL is out of reach."""
-        if code is None or not is_canonical(code):
-            rows_by_language([str(code)] if code else None, 1, self.languages, self.method)  # raises
-        return relative(str(code), tuple(self.languages or ()))
+    def _stand_in(self, code: str | None) -> int | None:
+        """The place of a map for a language that was not fitted: past the maps for their mean, -1 for none at all."""
+        if code == UNDETERMINED or self.unknown in {"mean", "unaligned"}:
+            return -1 if self.unknown == "unaligned" else self._maps
+        if self.unknown == "error" or code is None or not is_canonical(code):
+            return None
+        fitted = tuple(self.languages or ())
+        nearest = relative(code, fitted)
+        return self._maps if nearest is None else fitted.index(nearest)
 
     def mapped(self, x: Tensor, number: int) -> Tensor:
         """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""
