@@ -9,24 +9,14 @@ import pytest
 import scipy.stats
 
 from xalign_models import alignments, corpora
-from xalign_models import recommend as recommendation
 from xalign_models.alignments import make
 from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api
 from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_models.recommend import (
-    CLASSIFICATION,
-    KINDS,
-    PLAIN,
-    RETRIEVAL,
-    Candidate,
-    Labelled,
-    judging,
-    proxies,
-    recommend,
-)
-from xalign_models.recommend.candidates import FOLDS, folds, sentence_keys
-from xalign_models.recommend.judging import loss_p
+from xalign_models.recommend import judging, proxies
+from xalign_models.recommend.candidates import FOLDS, PLAIN, Candidate, folds, sentence_keys
+from xalign_models.recommend.judging import Labelled, loss_p, recommend
+from xalign_models.recommend.proxies import CLASSIFICATION, KINDS, RETRIEVAL
 from xalign_models.results.significance import sign_flip_test
 
 PIVOT = "eng-Latn"
@@ -206,17 +196,17 @@ def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
 def test_without_translations_languages_that_lie_apart_are_centred_and_others_are_not():
     rng = np.random.default_rng(0)
     rows = {code: rng.standard_normal((200, 16)) for code in ("deu-Latn", "eng-Latn", "fra-Latn")}
-    together = recommendation.recommend_centring(rows)
+    together = judging.recommend_centring(rows)
     assert together.chosen == PLAIN
     assert together.measure == "mixed"
     assert together.verdicts[0].score == pytest.approx(2 / 3, abs=0.03)  # the share of other languages in the pool
-    apart = recommendation.recommend_centring({code: x + 2 * rng.standard_normal(16) for code, x in rows.items()})
+    apart = judging.recommend_centring({code: x + 2 * rng.standard_normal(16) for code, x in rows.items()})
     assert apart.chosen == Candidate("centered")
     plain, centred = apart.verdicts
     assert plain.score < 0.2 < centred.score
     assert centred.score == pytest.approx(2 / 3, abs=0.05)
     with pytest.raises(DataError, match="two or more"):
-        recommendation.recommend_centring({"deu-Latn": rows["deu-Latn"]})
+        judging.recommend_centring({"deu-Latn": rows["deu-Latn"]})
 
 
 def test_text_without_translations_beside_parallel_text_is_left_out(
@@ -252,7 +242,7 @@ def test_corpora_to_judge_on_are_read_in_the_languages_that_are_fitted(workdir, 
     text, asked = write_text(workdir / "fit", 60), []
     other = write_text(workdir / "other", 70)
     (workdir / "other" / "ita.txt").write_text((workdir / "other" / "deu.txt").read_text())
-    monkeypatch.setattr(recommendation, "recommend", lambda data, pivot, **others: asked.append((data, others)))
+    monkeypatch.setattr(judging, "recommend", lambda data, pivot, **others: asked.append((data, others)))
     names = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
     api.recommend(**names, languages=["deu-Latn", "eng-Latn"], judge=f"own:{other}")
     ((data, others),) = asked

@@ -17,8 +17,8 @@ from xalign_models.evaluation.run import run
 from xalign_models.models import api
 from xalign_models.models.labelled import crosses
 from xalign_models.models.saving import save
-from xalign_models.recommend import RETRIEVAL, Recommendation
-from xalign_models.recommend.judging import LEAST
+from xalign_models.recommend.judging import LEAST, Recommendation
+from xalign_models.recommend.proxies import RETRIEVAL
 from xalign_models.results.items import Items
 from xalign_models.results.languages import language_weights
 from xalign_models.results.possible import MAIN

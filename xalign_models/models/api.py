@@ -13,7 +13,6 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from sentence_transformers import SentenceTransformer
 
 from xalign_models import alignments, corpora
-from xalign_models import recommend as recommendation
 from xalign_models.alignments.module import Aligned
 from xalign_models.backbones.router import all_modules
 from xalign_models.device import pick_device
@@ -26,7 +25,10 @@ from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, slug
 from xalign_models.models.recipe import Recipe
-from xalign_models.recommend import CardRow, Recommendation
+from xalign_models.recommend import judging
+from xalign_models.recommend.candidates import Candidate, candidates
+from xalign_models.recommend.card import CardRow
+from xalign_models.recommend.judging import Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
 
 logger = logging.getLogger(__name__)
@@ -124,7 +126,7 @@ def recommend(
     judge: str | Sequence[str] | None = None,
     use: str = "retrieval",
     prompts: Sequence[str] | None = None,
-    tried: Sequence[recommendation.Candidate] | None = None,
+    tried: Sequence[Candidate] | None = None,
 ) -> Recommendation:
     """Recommend an alignment for a backbone, by scores on held-out rows of text; see :mod:`xalign_models.recommend`.
 
@@ -166,9 +168,9 @@ def recommend(
     spec = spec_of(names, languages)
     recipe = open_recipe(spec, device)
     if not paired and not tasks:
-        return recommendation.recommend_centring(recipe.fit_vectors(), seed)
+        return judging.recommend_centring(recipe.fit_vectors(), seed)
 
-    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
+    def encoder(candidate: Candidate) -> XAlignEncoder:
         if not candidate.method:
             return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
         fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=spoken,
@@ -179,11 +181,9 @@ def recommend(
         assert spec.alignment is not None
         spoken = list(fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment)))
         unpaired = [
-            candidate
-            for candidate in recommendation.candidates(len(spoken))
-            if not alignments.find_method(candidate.method).parallel
+            candidate for candidate in candidates(len(spoken)) if not alignments.find_method(candidate.method).parallel
         ]
-        return recommendation.recommend_labelled(labelled(tasks[0], spoken, encoder), unpaired)
+        return judging.recommend_labelled(labelled(tasks[0], spoken, encoder), unpaired)
     roles = recipe.role_prompts(prompts)
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
     spoken = [pivot, *data[0]]
@@ -197,7 +197,7 @@ def recommend(
         other = Recipe(spec_of(others, sorted(common)), recipe.raw, recipe.backbone)
         judged = [other.fit_vectors(prompt=prompt) for prompt in roles]
 
-    return recommendation.recommend(
+    return judging.recommend(
         data[0],
         pivot,
         tried=tried,
@@ -228,7 +228,7 @@ def harm_card(spec: ModelSpec, *, backbone: str, **options: Any) -> tuple[CardRo
     fitted = spec.alignment
     if fitted is None or any(corpora.load(name).kind == "monolingual" for name in fitted.corpora):
         return ()
-    candidate = recommendation.Candidate(fitted.method, fitted.params)
+    candidate = Candidate(fitted.method, fitted.params)
     pivot = str(dict(fitted.params).get("pivot", corpora.ENGLISH))
     text: dict[str, Any] = {"corpus": fitted.corpora, "languages": fitted.languages, "limit": fitted.limit}
     try:

@@ -10,8 +10,9 @@ import numpy as np
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.models.mteb import check_task, get_task
 from xalign_models.plugins import CORPORA, Part
-from xalign_models.recommend import CLASSIFICATION, RETRIEVAL, SIMILARITY, Candidate, Labelled
-from xalign_models.recommend.proxies import Scored
+from xalign_models.recommend.candidates import Candidate
+from xalign_models.recommend.judging import Labelled
+from xalign_models.recommend.proxies import CLASSIFICATION, RETRIEVAL, SIMILARITY, Scored
 from xalign_models.results.items import load_items, outcomes_of
 
 USES = {

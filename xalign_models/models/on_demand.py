@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from xalign_models.alignments import Alignment, find_method
+from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.groups import merged
 from xalign_models.alignments.module import Aligned, module_of
-from xalign_models.errors import LanguageError
 from xalign_models.models.fitting import pivot_of
 from xalign_models.specs import AlignmentSpec
 
@@ -43,12 +43,9 @@ class FittedOnDemand(nn.Module):
         prompt: str = features["prompt"]
         if prompt not in self._fits:  # an earlier run may have fitted every language
             self._fits[prompt] = self._cached(prompt)
-        method = find_method(self._spec.method)
         codes: Sequence[Any] = features.get("lang") or []
-        fitted = self._spec.languages or ()
-        if method.language_dependent and (not codes or (unknown := {code for code in codes if code not in fitted})):
-            names = ", ".join(sorted(map(str, unknown))) if codes else "texts without a language"
-            raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
+        if find_method(self._spec.method).language_dependent:
+            rows_by_language(codes or None, len(codes), self._spec.languages or (), self._spec.label)  # refuses others
         missing = self._missing(prompt, {*codes})
         with torch.inference_mode(False):  # encoding runs in inference mode, in which nothing can be trained
             if missing or prompt not in self._modules_of:

@@ -243,9 +243,9 @@ def test_an_unknown_language_gets_a_relative_or_the_mean(specs, monkeypatch):
         np.testing.assert_allclose(encoded(code), unit(mean)[0], atol=1e-6)
     aligned.unknown = "mean"
     np.testing.assert_allclose(encoded("ita-Latn"), unit(mean)[0], atol=1e-6)
-    Aligned.of(
-        Recipe(specs("procrustes"), load_encoder(specs("procrustes"), device="cpu").raw).fits
-    ).set_handling(None, "unaligned")
+    Aligned.of(Recipe(specs("procrustes"), load_encoder(specs("procrustes"), device="cpu").raw).fits).set_handling(
+        None, "unaligned"
+    )
     typology.nearest.cache_clear()
 
 

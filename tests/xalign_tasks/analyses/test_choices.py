@@ -10,7 +10,8 @@ import pytest
 
 from xalign_models.analysis import Request
 from xalign_models.errors import ModelError
-from xalign_models.recommend import Candidate, recommend
+from xalign_models.recommend.candidates import Candidate
+from xalign_models.recommend.judging import recommend
 from xalign_tasks.analyses import choices
 
 TRIED = (Candidate("centered"), Candidate("procrustes"))
