@@ -80,7 +80,7 @@ def run(
     """
     set_data(data)
     spending.set()
-    from xalign_models.models.mteb import check_task, members, mteb_benchmark
+    from xalign_models.models.mteb import check_task, tasks_of
     from xalign_models.models.names import locate, trust_in
 
     names: list[Any] = split_list(tasks)
@@ -99,7 +99,7 @@ def run(
     if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS[benchmark].whole):
         names += [part.task for part in BENCHMARKS[benchmark].parts]
     elif benchmark:
-        scored_by = members(BENCHMARKS[benchmark]) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)
+        scored_by = tasks_of(benchmark)
         names += [task.metadata.name for task in scored_by] if languages else scored_by
     tell("loading mteb ...") if err.is_terminal else None
     from xalign_models.evaluation.planning import announce

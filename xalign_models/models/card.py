@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -85,20 +86,14 @@ def read_card(directory: Path) -> Card:
     Raises:
         ModelError: The maps have changed since the card was written.
     """
-    files = Inspected(directory)
-    try:
-        maps = policy.folder_of_maps(files)
+    files, claims = Inspected(directory), dict[str, Any]()
+    maps = policy.folder_of_maps(files)
+    with suppress(ModelError):
         claims = files.settings(assets.CARD) or (files.settings(f"{maps}/{assets.CARD}") if maps else {})
-    except ModelError:
-        claims = {}
-    card = Card(files, policy.has_own_modules(files), policy.folder_of_maps(files), claims)
-    if not card.claims or card.claims.get("content") == card.content:
+    card = Card(files, policy.has_own_modules(files), maps, claims)
+    if not claims or claims.get("content") == card.content:
         return card
-    if (
-        card.own_modules
-        and not card.trained
-        and card.claims.get("maps") not in {None, maps_fingerprint(files, card.maps)}
-    ):
+    if card.saved and claims.get("maps") not in {None, maps_fingerprint(files, maps)}:
         raise ModelError(
             f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."

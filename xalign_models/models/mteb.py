@@ -15,7 +15,7 @@ from xalign_models.errors import DataError
 from xalign_models.models import borrowed, catalogue
 from xalign_models.models.metadata import describe, trained_on
 from xalign_models.models.names import trained_specs
-from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
+from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Part, did_you_mean
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -53,8 +53,7 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     classes = borrowed.task_classes()
     classes.update({name: with_sides(kind) for name, kind in classes.items()})
     for name in benchmarks:
-        benchmark = BENCHMARKS[name]
-        named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
+        named = MtebBenchmark(name=name, tasks=tasks_of(name), description=f"{BENCHMARKS[name].description}.")
         setattr(mteb_benchmarks, name, named)
     borrowed.refresh()
     register_models()
@@ -79,17 +78,14 @@ def get_task(part: Part) -> AbsTask:
     return mteb.get_task(part.task, hf_subsets=list(part.subsets) or None, eval_splits=list(part.splits) or None)
 
 
-def members(benchmark: Benchmark) -> list[AbsTask]:
-    """The tasks of one of xalign's benchmarks."""
-    return [get_task(part) for part in benchmark.parts]
-
-
-def mteb_benchmark(name: str) -> list[AbsTask]:
-    """The tasks of one of mteb's own benchmarks.
+def tasks_of(name: str) -> list[AbsTask]:
+    """The tasks of a benchmark, ours or mteb's.
 
     Raises:
         DataError: The benchmark is unknown.
     """
+    if name in BENCHMARKS:
+        return [get_task(part) for part in BENCHMARKS[name].parts]
     if name in _quoted("benchmarks"):  # importing mteb takes seconds
         import mteb
 
@@ -105,16 +101,13 @@ def check_task(name: str) -> None:
     Raises:
         DataError: Neither we nor mteb have a task of this name; the message suggests the nearest.
     """
-    if name not in TASKS and not _has(name):
+    known = name in TASKS or (
+        ("mteb" in sys.modules or name in _quoted("tasks"))  # importing mteb takes seconds
+        and name in borrowed.task_classes()
+    )
+    if not known:
         near = did_you_mean(name, (*TASKS, *_quoted("tasks", "name=")))
         raise DataError(f"Unknown task {name!r}.{near} `xalign tasks` lists ours; mteb's names work too.")
-
-
-def _has(name: str) -> bool:
-    """Whether mteb has a task of this name; it is imported only if its source has the name in quotes."""
-    if "mteb" not in sys.modules and name not in _quoted("tasks"):
-        return False
-    return name in borrowed.task_classes()
 
 
 def absent(kind: str, names: Iterable[str]) -> list[str]:
