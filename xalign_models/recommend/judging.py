@@ -331,6 +331,7 @@ def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple
     means = {language: float(gains.mean()) for language, (_, gains) in across.items()}
     worst = min(means, key=means.__getitem__)
     mean, low, high = _interval(across)
+    adjusted = holm([_p(-rows, keys) for keys, rows in across.values()])
     return CardRow(
         kind,
         judge,
@@ -342,18 +343,12 @@ def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple
         worst_interval=_interval({worst: across[worst]})[1:],
         price=_interval(within)[0] if within else None,
         price_interval=_interval(within)[1:] if within else None,
-        losses=_losses(across),
+        losses=tuple(code for code, p in zip(across, adjusted, strict=True) if p < LEVEL),
     )
 
 
 def _gains(scored: Scored, plain: Scored) -> dict[str, tuple[Keys, Float64]]:
     return {language: (keys, scores - plain[language][1]) for language, (keys, scores) in scored.items()}
-
-
-def _losses(gains: Scored) -> tuple[str, ...]:
-    """Languages that lose beyond chance, with Holm's correction."""
-    adjusted = holm([_p(-rows, keys) for keys, rows in gains.values()])
-    return tuple(code for code, p in zip(gains, adjusted, strict=True) if p < LEVEL)
 
 
 def _interval(gains: Scored) -> tuple[float, float, float]:
@@ -369,18 +364,16 @@ def _interval(gains: Scored) -> tuple[float, float, float]:
 
 
 def _verdict(candidate: Candidate, scored: Scored, plain: Scored) -> CandidateResult:
-    gains = _gains(scored, plain)
-    by_language = {language: float(rows.mean()) for language, (_, rows) in gains.items()}
-    worst = min(by_language, key=by_language.__getitem__)
-    keys, every = joined(list(gains.values()))
+    row = _card_row("", "", (scored, {}), (plain, {}))
+    keys, gains = joined(list(_gains(scored, plain).values()))
     return CandidateResult(
         candidate,
-        score=float(np.mean([scores.mean() for _, scores in scored.values()])),
-        gain=float(np.mean(list(by_language.values()))),
-        p_gain=_p(every, keys),
-        worst=worst,
-        worst_gain=by_language[worst],
-        losses=_losses(gains),
+        score=row.score,
+        gain=row.gain,
+        p_gain=_p(gains, keys),
+        worst=row.worst,
+        worst_gain=row.worst_gain,
+        losses=row.losses,
     )
 
 
