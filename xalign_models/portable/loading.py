@@ -78,7 +78,7 @@ def load_map(directory: str | Path) -> SavedMap:
             comes with xalign and takes vectors of unit length.
 
     Raises:
-        AlignmentError: The directory has no maps, or they are damaged.
+        AlignmentError: The directory has no maps, they are damaged, or no map of the name comes with xalign.
         FileError: A file is damaged.
 
     Examples:
@@ -89,7 +89,12 @@ def load_map(directory: str | Path) -> SavedMap:
         >>> xalign_models.load_map("aligned").transform(np.ones((2, 16)), ["de", "en"]).shape
         (2, 16)
     """
-    folder = ready_folder(directory) if str(directory).startswith("map:") else Path(directory)
+    folder = Path(directory)
+    if str(directory).startswith("map:"):
+        ready = {f"map:{folder.name.replace('--', '->')}": folder for folder in sorted(READY.iterdir())}
+        if str(directory) not in ready:
+            raise AlignmentError(f"there is no map {directory}; there are {', '.join(ready)}.")
+        folder = ready[str(directory)]
     try:
         if (folder / "map.json").is_file():
             settings, weights = read_json(folder / "map.json"), folder / "map.safetensors"
@@ -103,18 +108,6 @@ def load_map(directory: str | Path) -> SavedMap:
         return _checked(settings, load_file(weights))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, SafetensorError):
         raise AlignmentError(f"the maps in {folder} are damaged; fit and save the model again.") from None
-
-
-def ready_folder(name: str | Path) -> Path:
-    """The folder of a map that comes with xalign, by its name, ``map:QUERIES->INDEX``.
-
-    Raises:
-        AlignmentError: There is no such map.
-    """
-    known = {f"map:{folder.name.replace('--', '->')}": folder for folder in sorted(READY.iterdir())}
-    if str(name) not in known:
-        raise AlignmentError(f"there is no map {name}; there are {', '.join(known)}.")
-    return known[str(name)]
 
 
 def settings_of(config: Mapping[str, Any], prompts: Mapping[str, str], normalise: bool) -> dict[str, Any]:
@@ -162,8 +155,8 @@ def _of_alignment(folder: Path) -> SavedMap:
 
     fitted = alignments.load(folder)
     arrays = fitted.factors()
-    config = {"format": FORMAT, "method": fitted.method, "dim": fitted.dim_}
-    config["languages"] = list(fitted.languages_) if fitted.language_dependent else None
+    languages = list(fitted.languages_) if fitted.language_dependent else None
+    config = {"format": FORMAT, "method": fitted.method, "dim": fitted.dim_, "languages": languages}
     config["shapes"] = {name: stack.shape for name, stack in arrays.items()}
     return SavedMap(settings_of(config, {}, normalise=False), arrays)
 
