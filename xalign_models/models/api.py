@@ -24,7 +24,6 @@ from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, slug
-from xalign_models.models.recipe import Recipe
 from xalign_models.recommend import judging
 from xalign_models.recommend.candidates import Candidate, candidates
 from xalign_models.recommend.card import CardRow
@@ -160,12 +159,9 @@ def recommend(
     if not paired and (others or len(tasks) > 1):
         raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
 
-    def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
-        method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
-        return aligned_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
-                            overrides=overrides, **params)  # fmt: skip
-
-    spec = spec_of(names, languages)
+    text: dict[str, Any] = {"backbone": backbone, "corpus": names, "limit": limit, "overrides": overrides}
+    method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
+    spec = aligned_spec(method, languages=languages, label="recommend", **text, **params)
     recipe = open_recipe(spec, device)
     if not paired and not tasks:
         return judging.recommend_centring(recipe.fit_vectors(), seed)
@@ -173,13 +169,11 @@ def recommend(
     def encoder(candidate: Candidate) -> XAlignEncoder:
         if not candidate.method:
             return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
-        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=spoken,
-                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
+        fitted = aligned_spec(candidate.method, languages=spoken, **text, **dict(candidate.params))
         return load_encoder(fitted, device=device, store=open_store())
 
     if not paired:
-        assert spec.alignment is not None
-        spoken = list(fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment)))
+        spoken = list(recipe.languages or ())
         unpaired = [
             candidate for candidate in candidates(len(spoken)) if not alignments.find_method(candidate.method).parallel
         ]
@@ -194,8 +188,9 @@ def recommend(
             raise LanguageError(
                 f"{', '.join(others)} have no text in {', '.join(data[0])}; name another text with --judge."
             )
-        other = Recipe(spec_of(others, sorted(common)), recipe.raw, recipe.backbone)
-        judged = [other.fit_vectors(prompt=prompt) for prompt in roles]
+        codes = tuple(sorted(common))
+        other = AlignmentSpec("recommend", method, tuple(params.items()), tuple(others), limit, codes)
+        judged = [recipe.fit_vectors(other, prompt) for prompt in roles]
 
     return judging.recommend(
         data[0],
