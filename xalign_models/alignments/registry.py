@@ -16,11 +16,15 @@ def make(method: str, **params: Any) -> Alignment:
     """A new, unfitted alignment.
 
     Raises:
-        AlignmentError: The method or a parameter is unknown, or a parameter is of another type or out of range.
+        AlignmentError: The method or a parameter is unknown, or a parameter is missing, of another type, or too large
+            or small.
     """
     cls = find_method(method)
     cls.check(params, strict=True)
-    return cls(**params)
+    try:
+        return cls(**params)
+    except TypeError as error:  # a parameter of a plug-in that has no default
+        raise AlignmentError(f"{method}: {error}") from None
 
 
 def load(directory: str | Path) -> Alignment:

@@ -100,10 +100,7 @@ def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Ali
         DataError: Fit text is missing or not aligned.
         AlignmentError: The method cannot be fitted on it.
     """
-    try:
-        alignment = alignments.make(spec.method, **dict(spec.params))
-    except TypeError as error:
-        raise AlignmentError(f"{spec.method}: {error}") from None
+    alignment = alignments.make(spec.method, **dict(spec.params))
     data = fit_vectors(spec, encode, prompts)
     start = perf_counter()
     alignment.fit(data)

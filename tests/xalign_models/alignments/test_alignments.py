@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from xalign_models import plugins
 from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.linalg.solvers import affine_distance, lir_directions, procrustes
@@ -218,6 +220,19 @@ def test_make_names_what_exists():
         "center": True,
         "shrink": 0.0,
     }
+
+
+def test_a_parameter_without_a_default_is_asked_for():
+    @dataclass(eq=False)
+    class Turned(Centered):
+        method = "turned"
+        angle: float
+
+    with plugins.ALIGNMENTS.restored():
+        plugins.register.alignment(Turned)
+        with pytest.raises(AlignmentError, match=r"turned: .*missing .*'angle'"):
+            make("turned")
+        assert make("turned", angle=0.5).get_params() == {"angle": 0.5}
 
 
 def test_a_version_names_the_code_of_plug_ins_alone(monkeypatch):
