@@ -59,13 +59,12 @@ def is_collection(path: Path) -> bool:
     return (path / QUERIES).exists() or (path / JUDGEMENTS).is_dir()
 
 
-def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
+def read_collection(path: Path, part: str = "") -> Collection:
     """Read queries, documents and judgements.
 
     Args:
         path: The folder.
         part: "" for all queries; ``fit`` and ``test`` are disjoint halves of them, with all documents.
-        seed: Random seed of the split.
 
     Raises:
         DataError: A file is missing, too large or malformed, an id is missing, repeated or unknown, or nothing is
@@ -78,12 +77,12 @@ def read_collection(path: Path, part: str = "", seed: int = 0) -> Collection:
         digests = [file_digest(file) for file in files]
     judged = {queries[query][0] for query in relevant}
     if part:
-        relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0], seed) == part}
+        relevant = {query: grades for query, grades in relevant.items() if half(queries[query][0]) == part}
     if not relevant:
         raise DataError(f"{files[2]}: no query{f' of the {part} half' if part else ''} has a relevant document.")
     held_out = judged - {queries[query][0] for query in relevant}
     held_out &= {text for text, _ in documents.values()}
-    identity = hashlib.sha256(" ".join((*digests, part, str(seed), *sorted(held_out))).encode()).hexdigest()
+    identity = hashlib.sha256(" ".join((*digests, part, "0", *sorted(held_out))).encode()).hexdigest()
     spoken = _with_languages([*queries.values(), *documents.values()])
     asked, stored = dict(zip(queries, spoken, strict=False)), dict(zip(documents, spoken[len(queries) :], strict=True))
     return Collection({query: asked[query] for query in relevant}, stored, relevant, identity, frozenset(held_out))

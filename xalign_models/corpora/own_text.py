@@ -60,7 +60,7 @@ def own_task(name: str, path: Path) -> str:
     return kind if name == "own" else f"{kind}-{name}"
 
 
-def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corpus:
+def own(path: Path, part: str = "", *, name: str = "own") -> Corpus:
     """The user's corpus: a text file per language, a table with a column per language, or a retrieval collection.
 
     A directory contains either files such as ``deu.txt``, ``deu_Latn.txt`` or ``de.txt``, with one sentence per line
@@ -72,7 +72,6 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
         path: The directory or table.
         part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and equal rows are in the same half. A
             collection's halves are of its queries.
-        seed: Random seed of the split.
         name: Name of the corpus.
 
     Raises:
@@ -80,16 +79,16 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
             languages.
     """
     if is_collection(path):
-        return read_collection(path, part, seed).corpus(name)
+        return read_collection(path, part).corpus(name)
     corpus = replace(_whole(path, name), least=LEAST)
     if not part:
         return corpus
     columns = corpus.parallel(corpus.languages)
-    chosen = [half(text, seed) == part for text in columns[corpus.languages[0]]]
+    chosen = [half(text) == part for text in columns[corpus.languages[0]]]
     rows = {language: list(compress(side, chosen)) for language, side in columns.items()}
     if not any(chosen):
         raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
-    identity = f"{corpus.fingerprint()} {part} {seed}"
+    identity = f"{corpus.fingerprint()} {part} 0"
     return replace(corpus, rows=rows.__getitem__, identity=lambda _: identity)
 
 
