@@ -299,6 +299,20 @@ class TestPublishersLayouts:
         assert corpus.languages == (ENGLISH, "ind-Latn")
         assert corpus.texts("ind-Latn") == ["satu"]
 
+    def test_a_hub_that_goes_away_between_two_languages_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import datasets
+
+        def away(*_: object, **__: object) -> None:
+            raise ConnectionError
+
+        monkeypatch.setattr(datasets, "get_dataset_config_names", lambda *_, **__: ["deu-eng"])
+        monkeypatch.setattr(datasets, "load_dataset", away)
+        monkeypatch.delenv("XALIGN_DATA", raising=False)
+        corpus = load("tatoeba")
+        assert corpus.languages == ("deu-Latn",)
+        with pytest.raises(DataError, match=r"tatoeba-bitext-mining is unavailable too \(ConnectionError\)"):
+            corpus.texts("deu-Latn")
+
     def test_monolingual_text_has_no_translations_and_no_empty_lines(self, data: Callable[[str, str], None]) -> None:
         data("lingua_sentences/sentences/de.txt", "eins\n\nzwei\n")
         corpus = load("lingua")

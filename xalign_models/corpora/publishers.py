@@ -137,23 +137,25 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
     import datasets
 
     path, revision, split = publisher.hub  # type: ignore[misc]  # checked by the caller
-    try:
-        if publisher.kind == "pairs":
+
+    def asked(question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
             with assets.hub_or_cache(path):
-                configs = datasets.get_dataset_config_names(path, revision=revision)
-            configs = {canonical(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
+                return question(path, *arguments, revision=revision, **options)
+        except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
+            raise DataError(f"{missing}; the hub's {path} is unavailable too ({type(error).__name__}).") from None
 
-            def rows(language: str) -> tuple[list[str], list[str]]:
-                with assets.hub_or_cache(path):
-                    table = datasets.load_dataset(path, configs[language], split=split, revision=revision)
-                return list(table["sentence1"]), list(table["sentence2"])
+    if publisher.kind == "pairs":
+        configs = asked(datasets.get_dataset_config_names)
+        configs = {canonical(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
 
-            languages = tuple(sorted(configs))
-            return Corpus(name, "pairs", publisher.trains, languages, rows, lambda _: f"{path}@{revision}")
-        with assets.hub_or_cache(path):
-            table = datasets.load_dataset(path, split=split, revision=revision)
-    except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
-        raise DataError(f"{missing}; the hub's {path} is unavailable too ({type(error).__name__}).") from None
+        def rows(language: str) -> tuple[list[str], list[str]]:
+            table = asked(datasets.load_dataset, configs[language], split=split)
+            return list(table["sentence1"]), list(table["sentence2"])
+
+        languages = tuple(sorted(configs))
+        return Corpus(name, "pairs", publisher.trains, languages, rows, lambda _: f"{path}@{revision}")
+    table = asked(datasets.load_dataset, split=split)
     columns = {}
     for column in table.column_names:
         with suppress(LanguageError):
