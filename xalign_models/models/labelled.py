@@ -49,8 +49,8 @@ def crosses(name: str) -> bool:
 def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
     """A task's subsets in some languages, scored item by item with the encoder of each candidate.
 
-    A subset is across languages if its texts are of more than one; one that lists a single language, if those that it
-    needs are.
+    A subset is across languages if it lists more than one. A subset that lists a single language counts as well if it
+    needs the text of another one.
 
     Raises:
         DataError: The task is unknown, of another type, or keeps no outcomes of single items.

@@ -117,8 +117,8 @@ class Recipe:
         Raises:
             ModelError: The backbone has no prompt of a name.
         """
-        known = {"default", *self.backbone.prompts, *self._sides}
-        if missing := sorted({*(self._names or ())} - known):
+        known = sorted({"default", *self.backbone.prompts, *self._sides})
+        if missing := [name for name in self._names or () if name not in known]:
             raise ModelError(
                 f"{self.spec.backbone.name} has no prompt {', '.join(missing)}; it has {', '.join(known)}."
             )

@@ -1,1 +1,1 @@
-"""Ranks of counterparts: of one pair, of all pairs of many languages, resumable."""
+"""Ranks of counterparts and targets among candidates, and the measures that follow from them."""

@@ -190,7 +190,7 @@ def _first_by(
 
 
 def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
-    """As :func:`_on_cpu`, equal scores too: all that equal the K-th count, and the last of the largest is the nearest.
+    """The same as :func:`_on_cpu`: every score equal to the K-th counts, and the last of equal largest is the nearest.
 
     The indices that ``topk`` gives for equal scores depend on the device, so only its values are used.
     """

@@ -331,7 +331,6 @@ def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple
     means = {language: float(gains.mean()) for language, (_, gains) in across.items()}
     worst = min(means, key=means.__getitem__)
     mean, low, high = _interval(across)
-    adjusted = holm([_p(-rows, keys) for keys, rows in across.values()])
     return CardRow(
         kind,
         judge,
@@ -343,12 +342,18 @@ def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple
         worst_interval=_interval({worst: across[worst]})[1:],
         price=_interval(within)[0] if within else None,
         price_interval=_interval(within)[1:] if within else None,
-        losses=tuple(code for code, p in zip(across, adjusted, strict=True) if p < LEVEL),
+        losses=_losses(across),
     )
 
 
 def _gains(scored: Scored, plain: Scored) -> dict[str, tuple[Keys, Float64]]:
     return {language: (keys, scores - plain[language][1]) for language, (keys, scores) in scored.items()}
+
+
+def _losses(gains: Scored) -> tuple[str, ...]:
+    """Languages that lose beyond chance, with Holm's correction."""
+    adjusted = holm([_p(-rows, keys) for keys, rows in gains.values()])
+    return tuple(code for code, p in zip(gains, adjusted, strict=True) if p < LEVEL)
 
 
 def _interval(gains: Scored) -> tuple[float, float, float]:

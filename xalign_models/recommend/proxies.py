@@ -2,9 +2,9 @@
 
 Retrieval is the reciprocal rank of a row's counterpart among all rows, fitted ones included; within a language it is
 that of the sentence that the plain backbone finds nearest on the pivot's side. Similarity is Spearman's correlation
-with the similarities of the pivot's sentences under the same maps: those of the plain backbone would count any change
-of the pivot's own space as harm, centring's too, which labelled pairs do not confirm. Classification is the accuracy of
-centroids, with the plain backbone's clusters of the pivot's sentences as classes.
+with the similarities of the pivot's sentences under the same maps. Similarities under the plain backbone are no
+reference: they count any change of the pivot's space as harm, even centring's, and labelled pairs show no such harm.
+Classification is the accuracy of centroids, with the plain backbone's clusters of the pivot's sentences as classes.
 """
 
 from collections import defaultdict
