@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from xalign_models import assets
 from xalign_models.corpora import ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
 from xalign_models.corpora.checks import warn_once
-from xalign_models.corpora.listed import texts_of
 from xalign_models.corpora.publishers import PUBLISHERS
+from xalign_models.corpora.registry import texts_of
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.plugins import TASKS
 

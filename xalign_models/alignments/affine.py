@@ -14,10 +14,6 @@ from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_models.plugins import register
 
-Loss = Literal["lsq", "distance"]
-Direction = Literal["to_pivot", "from_pivot"]
-Target = Literal["identity", "zero"]
-
 
 @register.alignment
 @dataclass(eq=False)
@@ -40,15 +36,15 @@ class AffineMap(PivotAlignment):
 
     pivot: str = "eng-Latn"
     """Language at one end of every map."""
-    direction: Direction = "to_pivot"
+    direction: Literal["to_pivot", "from_pivot"] = "to_pivot"
     """``to_pivot`` maps language l onto the pivot: for use after an encoder. ``from_pivot`` maps the pivot onto l, the
     paper's direction: ``transform(x, l)`` takes embeddings of the *pivot* and maps them into the space of l."""
-    loss: Loss = "lsq"
+    loss: Literal["lsq", "distance"] = "lsq"
     """``lsq``: mean squared distance, in closed form. ``distance``: mean unsquared distance, by gradient descent."""
     ridge: NonNegative | None = None
     """For lsq: weight of the penalty, in units of the mean variance. None chooses it by the leave-one-out error; 0 is
     plain least squares, the paper's."""
-    shrink_to: Target = "identity"
+    shrink_to: Literal["identity", "zero"] = "identity"
     """For lsq: the matrix that the penalty shrinks W_l towards. ``identity`` preserves an aligned backbone."""
     validation: Between = 0.1
     """For distance: share of the pairs held out for early stopping."""

@@ -71,7 +71,7 @@ def export_(
     device: Device = None,
 ) -> None:
     """Write raw vectors as parquet; texts without a vector are encoded."""
-    from xalign_models.corpora.listed import texts_of
+    from xalign_models.corpora.registry import texts_of
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import export
 

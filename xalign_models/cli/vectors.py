@@ -87,7 +87,7 @@ def parity(
 
     Exits with 0 if the vectors are the same and with 1 if not.
     """
-    from xalign_models.corpora.listed import texts_of
+    from xalign_models.corpora.registry import texts_of
     from xalign_models.parity.compare import compare
     from xalign_models.parity.served import Served
 

@@ -1,14 +1,18 @@
 """Corpora by name."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from xalign_models.claims import named
-from xalign_models.corpora.base import PARTS, Corpus, from_files, refuse_part
+from xalign_models.corpora.base import PARTS, Corpus, from_files, read_lines, refuse_part
+from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.embedded import gettext, kolibri
 from xalign_models.corpora.own_text import own, own_paths, split_part
 from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.identification import UNDETERMINED
+from xalign_models.languages import canonical
 from xalign_models.paths import data_dir
 from xalign_models.plugins import CORPORA, register
 
@@ -45,6 +49,37 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         return own(location, part or half, name=kind)
     corpus: Corpus = CORPORA[kind](part, path=path, local=local)
     return corpus
+
+
+def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | None = None) -> dict[str, list[str]]:
+    """The distinct texts of a file or corpus, by language.
+
+    Args:
+        name: A corpus, or a file with one text per line, whose name may tell the language (``deu.txt``).
+        languages: Canonical codes of a corpus; None for all.
+        limit: Maximum number of texts per language, from the top.
+
+    Raises:
+        DataError: The file or corpus does not exist or has no texts.
+        LanguageError: The corpus does not have a language.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        try:
+            language = canonical(path.stem)
+        except LanguageError:
+            language = UNDETERMINED
+        sides = {language: read_lines(path)}
+        check_rows(name, sides[language])
+    else:
+        corpus = load(name)
+        sides = {language: corpus.texts(language) for language in languages or corpus.languages}
+    texts = {
+        language: list(dict.fromkeys(text for text in side if text.strip()))[:limit] for language, side in sides.items()
+    }
+    if not any(texts.values()):
+        raise DataError(f"{name} has no texts.")
+    return {language: side for language, side in texts.items() if side}
 
 
 def _published(name: str, publisher: Publisher, part: str, *, path: Path | None, local: bool) -> Corpus:
