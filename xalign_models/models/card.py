@@ -93,7 +93,7 @@ def read_card(directory: Path) -> Card:
     card = Card(files, policy.has_own_modules(files), maps, claims)
     if not claims or claims.get("content") == card.content:
         return card
-    if card.saved and claims.get("maps") not in {None, maps_fingerprint(files, maps)}:
+    if card.saved and claims.get("maps") not in (None, maps and files.fingerprint(folder=maps)):
         raise ModelError(
             f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
@@ -104,8 +104,3 @@ def read_card(directory: Path) -> Card:
 def is_name(text: str) -> bool:
     """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
-
-
-def maps_fingerprint(files: Inspected, folder: str | None) -> str | None:
-    """Sha256 (hex) of the files in the folder of a saved model's alignment; None if it has no such folder."""
-    return None if folder is None else files.fingerprint(folder=folder)

@@ -53,7 +53,8 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
         directory = Path(spec.backbone.model)
         if card is None and directory.is_dir():  # a spec alone, as mteb's loader passes it
             card = read_card(directory)
-        arguments["training"] = dict(card.claims.get("training", {})) if card else {}
+        training = card.claims.get("training") if card else None
+        arguments["training"] = training if isinstance(training, dict) else {}
     return describe(spec.name, fixed, trained_on(spec, card), spec, arguments)
 
 

@@ -134,8 +134,10 @@ def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any
 def _located(model: str) -> Located:
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
-    if folder := _packaged(model):
-        return _in_directory(folder)
+    short = model.removeprefix("xalign/")
+    for folder in PACKAGED.iterdir():
+        if short in (folder.name, folder.name.split("__")[0]):
+            return _in_directory(folder)
     if isinstance(model, Claim):  # what is known here, whatever folders lie about
         if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
             return located
@@ -156,11 +158,6 @@ def _trained(name: str) -> Located | None:
         if located.card is not None and located.card.trained:
             return located
     return None
-
-
-def _packaged(name: str) -> Path | None:
-    short = name.removeprefix("xalign/")
-    return next((folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])), None)
 
 
 def _in_directory(directory: Path) -> Located:

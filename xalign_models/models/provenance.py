@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets
 from xalign_models.backbones import policy
 from xalign_models.backbones.sources import find_source
-from xalign_models.models.card import is_name, maps_fingerprint
+from xalign_models.models.card import is_name
 from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
 from xalign_models.recommend.card import COLUMNS
@@ -47,7 +47,7 @@ def write_card(
         claims["spec"] = spec.to_dict()
     files = assets.Inspected(directory)
     folder = policy.folder_of_maps(files)
-    claims["maps"] = maps_fingerprint(files, folder)
+    claims["maps"] = folder and files.fingerprint(folder=folder)
     claims["content"] = files.fingerprint()
     text = json.dumps(claims, indent=2, ensure_ascii=False) + "\n"
     for place in [directory, *([directory / folder] if folder else [])]:

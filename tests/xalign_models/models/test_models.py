@@ -206,6 +206,21 @@ def test_a_trained_model_has_a_registered_name_where_training_puts_it_alone(tiny
     assert locate("lusifer__another").name not in names.list_models()
 
 
+@pytest.mark.parametrize("maps", [[], {}, [["x"]]])
+def test_a_card_whose_maps_are_no_text_is_refused(saved, maps):
+    card = json.loads((saved / "xalign.json").read_text())
+    (saved / "xalign.json").write_text(json.dumps({**card, "maps": maps, "content": "another"}))
+    with pytest.raises(ModelError, match="its maps are not those of"):
+        locate(str(saved))
+
+
+def test_a_record_of_a_training_that_is_no_object_is_left_out(tiny_model, workdir):
+    folder = shutil.copytree(tiny_model, workdir / "model")
+    claims = {"spec": ModelSpec(BackboneSpec("x", "x", tuned="much")).to_dict(), "training": "much"}
+    (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
+    assert model_meta(str(folder)).loader_kwargs["training"] == {}
+
+
 def test_a_name_leads_nowhere_else(tiny_model, workdir):
     folder = shutil.copytree(tiny_model, workdir / "stranger")
     claims = {"spec": ModelSpec(BackboneSpec("x", "x")).to_dict(), "training": {}}
