@@ -106,7 +106,7 @@ def load_map(directory: str | Path) -> SavedMap:
             raise AlignmentError(f"{folder} has no maps; name a saved aligned model, or export one with --numpy.")
         safetensors_header(weights)
         return _checked(settings, load_file(weights))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, SafetensorError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, MemoryError, SafetensorError):
         raise AlignmentError(f"the maps in {folder} are damaged; fit and save the model again.") from None
 
 
@@ -167,9 +167,11 @@ def _checked(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> SavedM
         raise AlignmentError(f"the maps have format {settings['format']!r}, this version reads {FORMAT}; save again.")
     maps = SavedMap(settings, arrays)
     row = np.zeros((1, settings["dim"]), np.float32)
-    last = max(settings["prompts"].values(), default=0) + max((settings["languages"] or {"": 0}).values())
+    firsts, places = settings["prompts"].values(), (settings["languages"] or {"": 0}).values()
+    numbered = all(isinstance(number, int) and number >= 0 for number in (*firsts, *places))
     counts = {len(stack) for stack in arrays.values()}
     finite = all(np.isfinite(stack).all() for stack in arrays.values())
-    if not (finite and counts <= {1, last + 1} and maps.apply(row, 0).shape == row.shape):
+    fits = counts <= {1, max(firsts, default=0) + max(places) + 1} and maps.apply(row, 0).shape == row.shape
+    if not (numbered and finite and fits and isinstance(settings["default_lang"], str | None)):
         raise ValueError
     return maps

@@ -171,6 +171,24 @@ def test_what_does_not_fit_is_refused_in_one_line(saved, workdir):
         maps.transform(raw)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [{"dim": 10**13}, {"prompts": {"query": -1}}, {"languages": {"deu-Latn": 0.5}}, {"default_lang": 5}],
+    ids=str,
+)
+def test_settings_of_maps_that_no_one_wrote_are_refused(tmp_path, damage):
+    settings = {
+        "format": 1, "method": "centered", "dim": 4, "normalise": False, "languages": {"deu-Latn": 0}, "prompts": {},
+        "default_lang": None, "unknown": "error", "unknown_prompt": "error",
+    }  # fmt: skip
+    save_file({"shift": np.ones((1, 4), np.float32)}, tmp_path / "map.safetensors")
+    (tmp_path / "map.json").write_text(json.dumps(settings))
+    assert (xalign_models.load_map(tmp_path).transform(np.zeros((1, 4)), "de") == 1).all()
+    (tmp_path / "map.json").write_text(json.dumps(settings | damage))
+    with pytest.raises(AlignmentError, match="are damaged"):
+        xalign_models.load_map(tmp_path)
+
+
 @pytest.mark.parametrize("damage", ["cut", "nan", "few", "dim", "path", "format", "none", "list"])
 def test_damaged_maps_are_refused(saved, workdir, damage):
     saved("procrustes")
