@@ -160,7 +160,8 @@ def recommend(
         raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
 
     text: dict[str, Any] = {"backbone": backbone, "corpus": names, "limit": limit, "overrides": overrides}
-    method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
+    method = "procrustes" if paired else "centered"
+    params: dict[str, Any] = {"pivot": pivot} if paired else {}
     spec = aligned_spec(method, languages=languages, label="recommend", **text, **params)
     recipe = open_recipe(spec, device)
     if not paired and not tasks:
