@@ -29,6 +29,7 @@ from xalign_models.recommend.candidates import Candidate, candidates
 from xalign_models.recommend.card import CardRow
 from xalign_models.recommend.judging import Recommendation
 from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
+from xalign_models.store import open_store
 
 logger = logging.getLogger(__name__)
 
@@ -149,8 +150,6 @@ def recommend(
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
-    from xalign_models.store import open_store
-
     pivot = canonical(pivot)
     names, others = _comparable(corpus), [judge] if isinstance(judge, str) else list(judge or ())
     paired = corpora.load(names[0]).kind != "monolingual"

@@ -10,9 +10,11 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from xalign_models import assets
 from xalign_models.errors import ModelError, XAlignError
+from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
+from xalign_models.store import open_store
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +60,6 @@ def load(name: str, revision: str | None = None, device: str | None = None, **kw
         ModelError: There are unknown arguments, with which mteb would name an experiment.
         XAlignError: Weights or fit text are missing.
     """
-    from xalign_models.models.building import load_encoder
-    from xalign_models.store import open_store
-
     if unknown := sorted(kwargs.keys() - {"spec", "fitted_on", "training"}):
         raise ModelError(f"{name} takes no {', '.join(unknown)}; use `xalign_models.load` to change a model.")
     return load_encoder(name, device=device, store=open_store())
