@@ -113,26 +113,24 @@ class Aligned(Module):
             AlignmentError: The alignment is not fitted, it maps from the pivot and cannot follow an encoder, or the
                 prompts were fitted on other languages.
         """
-        fits = {} if isinstance(fitted, Alignment) else dict(fitted)
-        given = [fitted] if isinstance(fitted, Alignment) else [*fits.values()]
-        parts = {part.fingerprint(): part for part in given}  # one map may serve all prompts
-        alignment, *others = parts.values()
+        prompts, parts = (None, [fitted]) if isinstance(fitted, Alignment) else ([*fitted], [*fitted.values()])
+        fingerprints = [part.fingerprint() for part in parts]
+        if len(set(fingerprints)) == 1:  # one map serves all prompts
+            del parts[1:]
+        alignment = parts[0]
         if getattr(alignment, "direction", "to_pivot") == "from_pivot":
             raise AlignmentError('maps with direction="from_pivot" take pivot text only; use direction="to_pivot".')
-        if others:
-            parts = fits
-            if len({part.languages_ for part in parts.values()}) > 1:
-                raise AlignmentError("prompts were fitted on different languages; fit all on the same text.")
-        stacks = [part.factors() for part in parts.values()]
+        if len({part.languages_ for part in parts}) > 1:
+            raise AlignmentError("prompts were fitted on different languages; fit all on the same text.")
+        stacks = [part.factors() for part in parts]
         factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
-        fingerprints = [part.fingerprint() for part in parts.values()]
         module = cls(
             alignment.method,
             alignment.dim_,
             alignment.languages_ if alignment.language_dependent else None,
             {name: stack.shape for name, stack in factors.items()},
-            hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if others else fingerprints[0],
-            prompts=[*fits] or None,
+            hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if parts[1:] else fingerprints[0],
+            prompts=prompts,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
         if alignment.seconds_ is not None:
