@@ -30,7 +30,7 @@ METHODS = ("centered", "lir-1", "lir-15", "lsar", "procrustes", "procrustes-shru
 def models(corpus: str, **changes: Any) -> list[ModelSpec]:
     """The unaligned backbone and seven registered alignments with this fit text, some of their fields changed."""
     backbone = catalogue.BACKBONES[BACKBONE]
-    alignments = (dataclasses.replace(catalogue.ALIGNMENTS[corpus][method], **changes) for method in METHODS)
+    alignments = (dataclasses.replace(catalogue.fits()[corpus][method], **changes) for method in METHODS)
     specs = [ModelSpec(backbone), *(ModelSpec(backbone, alignment, corpus) for alignment in alignments)]
     assert len(specs) == len({spec.name for spec in specs}) == 8
     return specs

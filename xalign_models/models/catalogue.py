@@ -131,24 +131,20 @@ _METHODS = {
     "procrustes-shrunk": AlignmentSpec("procrustes-shrunk", "procrustes", (("shrink", 1.0),), PARALLEL, 1000, _FITTED),
     "affine": AlignmentSpec("affine", "affine", (), PARALLEL, 1000, _FITTED),
 }
-_EMBEDDED = {
-    label: dataclasses.replace(spec, corpora=("gettext:fit",), limit=None, languages=None)
-    for label, spec in _METHODS.items()
-}
-ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
-"""Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the fit half of this corpus."""
 
 
 def fits() -> dict[str, dict[str, AlignmentSpec]]:
-    """:data:`ALIGNMENTS`, with corresponding fits for methods of plug-ins."""
-    registered = {spec.method for spec in _METHODS.values()}
-    text, embedded = dict(_METHODS), dict(_EMBEDDED)
+    """Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the fit half of this corpus."""
+    methods, registered = dict(_METHODS), {spec.method for spec in _METHODS.values()}
     for method in plugins.ALIGNMENTS:
         if method not in registered:
             like = "procrustes" if plugins.ALIGNMENTS.facts(method)["parallel"] else "centered"
-            text[method] = dataclasses.replace(_METHODS[like], label=method, method=method)
-            embedded[method] = dataclasses.replace(_EMBEDDED[like], label=method, method=method)
-    return {"": text, "gettext": embedded}
+            methods[method] = dataclasses.replace(_METHODS[like], label=method, method=method)
+    embedded = {
+        label: dataclasses.replace(spec, corpora=("gettext:fit",), limit=None, languages=None)
+        for label, spec in methods.items()
+    }
+    return {"": methods, "gettext": embedded}
 
 
 def specs() -> dict[str, ModelSpec]:

@@ -13,7 +13,7 @@ from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.linalg.arrays import Float32, Float64
-from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.catalogue import fits
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
@@ -121,7 +121,7 @@ def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentS
     rows = []
     for vectors in vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
         for method in METHODS:
-            spec = None if method == "original" else dataclasses.replace(ALIGNMENTS[""][method], **fit)
+            spec = None if method == "original" else dataclasses.replace(fits()[""][method], **fit)
             model = Recipe(ModelSpec(vectors.backbone, spec), vectors.raw).fitted if spec else None
             scores = []
             for language, *pair in vectors.pairs(tatoeba):

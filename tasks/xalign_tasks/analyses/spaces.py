@@ -20,7 +20,6 @@ from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32
 from xalign_models.models.building import raw_encoder
-from xalign_models.models.catalogue import ALIGNMENTS
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
 from xalign_models.published import published_table
@@ -56,7 +55,7 @@ class Space(Vectors):
     lsar: LSAR
 
 
-PAPERS_FIT = dataclasses.replace(ALIGNMENTS[""]["lsar"], corpora=("lingua", "newstest"), languages=None)
+PAPERS_FIT = AlignmentSpec("lsar", "lsar", corpora=("lingua", "newstest"), limit=1000)
 """LSAR fitted on monolingual text, as in its paper."""
 
 

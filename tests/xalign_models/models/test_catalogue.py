@@ -47,7 +47,7 @@ def test_lusifer_models_name_both_their_parts():
 
 
 def test_every_alignment_can_be_made_and_its_corpora_exist():
-    for methods in catalogue.ALIGNMENTS.values():
+    for methods in catalogue.fits().values():
         for label, spec in methods.items():
             assert label == spec.label
             made = alignments.make(spec.method, **dict(spec.params))
