@@ -24,7 +24,6 @@ from xalign_models.vector_files.parquet import (
     vector_column,
 )
 
-KINDS = (".parquet", ".npz", ".safetensors")
 BY = ("text", "id")
 """Columns that identify vectors, in order of preference."""
 MOST = 8 << 30
@@ -94,11 +93,11 @@ def read_batches(path: Path) -> Iterator[VectorRows]:
         FileError: As for :func:`read_vectors`; rows of one name in several batches are not compared.
     """
     kind = ".parquet" if path.is_dir() else path.suffix
-    if kind not in KINDS:
-        raise FileError(f"{path} is not a file of vectors; supported are {', '.join(KINDS)}.")
-    read = {".parquet": _parquet, ".npz": _npz, ".safetensors": _safetensors}[kind]
+    readers = {".parquet": _parquet, ".npz": _npz, ".safetensors": _safetensors}
+    if kind not in readers:
+        raise FileError(f"{path} is not a file of vectors; supported are {', '.join(readers)}.")
     dim, first = 0, 0
-    for rows in read(path):
+    for rows in readers[kind](path):
         if not (rows.names or len(rows.matrix)):
             continue
         dim = dim or rows.matrix.shape[1]
