@@ -167,16 +167,15 @@ class XAlignEncoder(AbsEncoder):
         lang = None
         if self._needs_language:
             lang = [None if language is None else canonical(language) for language in languages]
+        prompted = prompt_languages(self.prompts)  # None if a default prompt serves all others
+        chosen: str | list[str] = with_side(side, prompt)
         if lang and self._by_language:
-            by_language = prompt_languages(self.prompts)  # None: there is a default for all others
-            if by_language is not None and (missing := sorted({str(code) for code in lang} - by_language)):
+            if prompted is not None and (missing := sorted({str(code) for code in lang} - prompted)):
                 raise LanguageError(f"{self.refusal(missing)}.")
-            prompts = [with_side(side, self.prompts.get(str(code), prompt)) for code in lang]
-            raw = self.raw.encode(texts, prompts, progress)
-        else:
-            raw = self.raw.encode(texts, with_side(side, prompt), progress)
+            chosen = [with_side(side, self.prompts.get(str(code), prompt)) for code in lang]
+        raw = self.raw.encode(texts, chosen, progress)
         # A source that names contexts chooses its prompts itself, and a language's prompt serves all texts: one map.
-        one = self._context is not None or prompt_languages(self.prompts) is not None
+        one = self._context is not None or prompted is not None
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
         features["prompt"] = "" if one else with_side(side, prompt)
         with torch.inference_mode():
