@@ -385,4 +385,4 @@ def rows_by_language(
                 f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
             )
         raise LanguageError(f"{method} is not fitted for {', '.join(sorted(map(str, refused)))}; {fitted_languages}")
-    return [(places[code], rows) for code, rows in groups.items()]  # type: ignore[misc]  # none is None
+    return [(place, groups[code]) for code, place in places.items() if place is not None]
