@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xalign_models.models.borrowed import unseeded
-from xalign_models.models.mteb import _register
+from xalign_models.models.mteb import _register, tasks_of
 from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 from xalign_tasks import register_with_mteb
 
@@ -30,6 +30,15 @@ def test_what_lists_show_of_a_task_is_what_its_class_says(name):
         del true["description"]
     assert listed == true
     assert TASKS[name].metadata.name == name
+
+
+def test_mtebs_benchmark_has_the_pairs_of_flores_with_english(registered):
+    tasks = {task.metadata.name: task for task in mteb.get_benchmark("XAlign(parallel)").tasks}
+    pairs = tasks["FloresPrecision"].hf_subsets
+    assert len(pairs) == len(set(pairs)) == 2 * 203
+    assert all("eng_Latn" in pair.split("-") for pair in pairs)
+    assert len(tasks["XQuAD-R"].hf_subsets) == 11
+    assert len(tasks_of("XAlign(parallel)")[0].hf_subsets) == 204 * 203
 
 
 def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):

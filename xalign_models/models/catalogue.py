@@ -1,6 +1,7 @@
 """The registered models as data: backbones times alignments."""
 
 import dataclasses
+from functools import lru_cache
 
 from xalign_models import plugins
 from xalign_models.backbones.inputs import ENGLISH, TEMPLATES
@@ -149,14 +150,14 @@ def fits() -> dict[str, dict[str, AlignmentSpec]]:
 
 def specs() -> dict[str, ModelSpec]:
     """Every registered model by name: each backbone plain and with each alignment on each fit data, and LUSIFER."""
-    backbones = [spec for _, spec in BACKBONES.items()]
+    fitted = [(alignment, data) for data, methods in fits().items() for alignment in methods.values()]
+    return dict(_specs(tuple(spec for _, spec in BACKBONES.items()), tuple(fitted)))
+
+
+@lru_cache(maxsize=1)  # mteb asks for the revision of each model
+def _specs(backbones: tuple[BackboneSpec, ...], fitted: tuple[tuple[AlignmentSpec, str], ...]) -> dict[str, ModelSpec]:
     models = [ModelSpec(backbone) for backbone in (*backbones, *LUSIFER)]
-    models += [
-        ModelSpec(backbone, alignment, data)
-        for backbone in backbones
-        for data, methods in fits().items()
-        for alignment in methods.values()
-    ]
+    models += [ModelSpec(backbone, *fit) for backbone in backbones for fit in fitted]
     return {spec.name: spec for spec in models}
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.models import borrowed, catalogue
 from xalign_models.models.metadata import describe, trained_on
@@ -19,6 +20,9 @@ from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Part
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
+
+MANY = 1000
+"""Number of subsets above which a task of mteb's benchmark has the pairs with English alone; its tables list each."""
 
 
 def register_models() -> None:
@@ -35,7 +39,8 @@ def register_models() -> None:
 def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.
 
-    Opens no text, no weights and no network connection. Later registrations need another call.
+    Opens no text, no weights and no network connection. Later registrations need another call. In mteb's form of a
+    benchmark, tasks of very many pairs, such as FLORES, have those with English; ``xalign run --benchmark`` has all.
     """
     with borrowed.unseeded():
         _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
@@ -53,7 +58,12 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     classes = borrowed.task_classes()
     classes.update({name: with_sides(kind) for name, kind in classes.items()})
     for name in benchmarks:
-        named = MtebBenchmark(name=name, tasks=tasks_of(name), description=f"{BENCHMARKS[name].description}.")
+        members = tasks_of(name)
+        for task in members:
+            if len(task.hf_subsets) > MANY:
+                spoken = task.metadata.hf_subsets_to_langscripts
+                task.hf_subsets = [subset for subset in task.hf_subsets if ENGLISH in spoken[subset]]
+        named = MtebBenchmark(name=name, tasks=members, description=f"{BENCHMARKS[name].description}.")
         setattr(mteb_benchmarks, name, named)
     borrowed.refresh()
     register_models()

@@ -24,6 +24,8 @@ from xalign_tasks.lareqa.task import XQuADR
 NAME = "map:multilingual-e5-small->all-MiniLM-L6-v2"
 SETS = ("squad-nqg", "wikitext-2")
 """Training sets that the map is fitted on, beside NTREX's English."""
+PLAIN = "the index's model"
+"""Queries that nothing is changed for."""
 
 
 def sides() -> dict[str, Side]:
@@ -76,31 +78,39 @@ def analyse(request: Request) -> Findings:
             asked = list(side.questions.values())
             answers = np.array([gold[key] for key in side.questions])[:, None]
             new = _vectors(queries, asked, "query")
-            ways = {"the index's model": (_vectors(index, asked), indexed), "map": (maps.transform(new, code), indexed),
+            ways = {PLAIN: (_vectors(index, asked), indexed), "map": (maps.transform(new, code), indexed),
                     "map without means": (maps.transform(new, ENGLISH), indexed), "new index": (new, own)}  # fmt: skip
             for way, vectors in ways.items():  # of ties, the answer comes last
                 ranks.setdefault(way, {})[code] = target_counts(*vectors, answers)[:, 0]
         for way, found in ranks.items():
             rows = [{"language": code, **scores({code: found[code]})} for code in found]
             study.add("xquad", pd.DataFrame(rows).round(2), index=unit, queries=way)
-            others = scores({code: found[code] for code in found if code != ENGLISH}, intervals=True)
-            study.add("means", pd.DataFrame([others]).round(2), index=unit, queries=way)
+            others = ({code: ranks[of][code] for code in texts if code != ENGLISH} for of in (way, PLAIN))
+            study.add("means", pd.DataFrame([scores(*others)]).round(2), index=unit, queries=way)
     return study.findings(
-        f"In percent; means are over {len(texts) - 1} languages, their 95% intervals over questions. "
+        f"In percent; means are over {len(texts) - 1} languages, 95% intervals over questions. Gains are over the "
+        "index's model. "
         f"{fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
     )
 
 
-def scores(ranks: Mapping[str, Ranks], intervals: bool = False) -> dict[str, float]:
-    """Mean recall@10 and P@1 in percent over languages, from the ranks of the answers, with 95% intervals if wanted."""
+def scores(ranks: Mapping[str, Ranks], plain: Mapping[str, Ranks] | None = None) -> dict[str, float]:
+    """Mean recall@10 and P@1 in percent over languages, from the ranks of the answers.
+
+    With the ranks of other queries, they have 95% intervals, and those of the paired difference from the others.
+    """
     found = {}
     for name, most in (("recall@10", 10), ("P@1", 1)):
-        sample = Sample.of({code: own <= most for code, own in ranks.items()}, {code: [code] for code in ranks})
+        sample = _sample(ranks, most)
         found[name] = 100 * float(sample.shares.sum())
-        if intervals:
-            ends = estimate(sample)
-            found |= {f"{name} low": 100 * ends.low, f"{name} high": 100 * ends.high}
+        if plain is not None:
+            for kind, ends in (("", estimate(sample)), (" gain", estimate(sample - _sample(plain, most)))):
+                found |= {f"{name}{kind} low": 100 * ends.low, f"{name}{kind} high": 100 * ends.high}
     return found
+
+
+def _sample(ranks: Mapping[str, Ranks], most: int) -> Sample:
+    return Sample.of({code: own <= most for code, own in ranks.items()}, {code: [code] for code in ranks})
 
 
 def _vectors(encoder: XAlignEncoder, texts: list[str], prompt: str = "") -> Float32:

@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-from xalign_models import alignments, corpora
+from xalign_models import alignments, corpora, plugins
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
 from xalign_models.plugins import BACKBONES
+from xalign_models.specs import BackboneSpec
 
 PART = r"[\w.-]+?"
 NAME = re.compile(rf"xalign/(?P<alignment>{PART})__(?P<backbone>{PART})(__(?P<data>{PART}))?")
@@ -28,6 +29,13 @@ def test_names_follow_the_grammar_and_say_what_the_spec_says():
         assert parts["alignment"] == (spec.alignment.label if spec.alignment else "plain")
         assert (parts["data"] or "") == spec.data
         assert spec.baseline == f"xalign/plain__{spec.backbone.name}" in specs
+
+
+def test_specs_are_made_once_until_something_is_registered(apart):
+    specs = catalogue.specs()
+    assert all(spec is specs[name] for name, spec in catalogue.specs().items())
+    plugins.register.backbone(BackboneSpec("later", "org/later"))
+    assert catalogue.specs().keys() - specs.keys() >= {"xalign/plain__later", "xalign/lsar__later"}
 
 
 def test_lusifer_models_name_both_their_parts():

@@ -43,10 +43,14 @@ def test_case_spaces_and_brackets_do_not_hide_a_text():
 
 def test_recall_and_precision_by_hand():
     ranks = {"deu-Latn": np.array([1, 2, 12]), "spa-Latn": np.array([1, 1, 10])}
-    found = scores(ranks, intervals=True)
+    plain = {"deu-Latn": np.array([1, 11, 12]), "spa-Latn": np.array([1, 12, 20])}
+    found = scores(ranks, plain)
     assert found["recall@10"] == pytest.approx(100 * 5 / 6)
     assert found["P@1"] == pytest.approx(100 * 3 / 6)
     assert found["P@1 low"] < found["P@1"] < found["P@1 high"]
+    assert found["recall@10 gain low"] < 100 * 3 / 6 < found["recall@10 gain high"]
+    same = scores(ranks, ranks)
+    assert same["P@1 gain low"] == same["P@1 gain high"] == 0
     assert scores(ranks) == {name: found[name] for name in ("recall@10", "P@1")}
 
 
