@@ -63,7 +63,8 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
             if len(task.hf_subsets) > MANY:
                 spoken = task.metadata.hf_subsets_to_langscripts
                 task.hf_subsets = [subset for subset in task.hf_subsets if ENGLISH in spoken[subset]]
-        named = MtebBenchmark(name=name, tasks=members, description=f"{BENCHMARKS[name].description}.")
+        description = f"{BENCHMARKS[name].description}."
+        named = MtebBenchmark(name=name, tasks=members, description=description, language_view="all")
         setattr(mteb_benchmarks, name, named)
     borrowed.refresh()
     register_models()
