@@ -109,7 +109,7 @@ class Survivor:
 
 
 SURVIVOR = Survivor()
-"""That of this process."""
+"""The survivor of this process."""
 
 
 def _end_with_parent(alive: int) -> None:
