@@ -127,6 +127,20 @@ def atomic_directory(final: Path) -> Iterator[Path]:
         shutil.rmtree(holder, ignore_errors=True)
 
 
+def occupied(directory: Path, marker: str) -> str | None:
+    """Why a directory must not be replaced; None if it may be.
+
+    It may be replaced if it is missing or empty, or if it has the file ``marker`` and is no git repository.
+    """
+    if not os.path.lexists(directory):
+        return None
+    if not directory.is_dir():
+        return "it is a file"
+    if (directory / ".git").exists():
+        return "it is a git repository"
+    return None if (directory / marker).is_file() or not any(directory.iterdir()) else "it has other content"
+
+
 def final_of(holder: Path) -> Path:
     """The directory that the temporary folder of :func:`atomic_directory` is for."""
     return holder.with_name(holder.name[1:].rsplit(".", 2)[0])

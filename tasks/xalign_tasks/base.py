@@ -117,7 +117,10 @@ class CorpusTask(StampedTask):
     def corpus(self) -> Corpus:
         """The text, opened once."""
         if self._corpus is None:
-            self._corpus = corpora.load(self.corpus_name)
+            try:
+                self._corpus = self.local_corpus()  # which a task may override
+            except DataError:
+                self._corpus = corpora.load(self.corpus_name)
         return self._corpus
 
     def fingerprint(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import shutil
@@ -170,6 +171,31 @@ def test_other_code_under_the_same_name_is_another_fit(tmp_path):
         plugins.load_plugins([str(file)])
         digests.append(plugins.code_digest(sys.modules["xalign_plugins.method"].Method))
     assert len({*digests, ""}) == 3
+
+
+def test_a_changed_neighbour_of_a_plug_in_is_another_fit(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "method_of_two_files.py").write_text(
+        "from its_neighbour import K\nimport its_neighbour\nclass M: pass\n"
+    )
+    digests = []
+    for constant in (1, 2):
+        (tmp_path / "its_neighbour.py").write_text(f"K = {constant}\n")
+        for name in ("its_neighbour", "method_of_two_files"):
+            sys.modules.pop(name, None)
+        digests.append(plugins.code_digest(importlib.import_module("method_of_two_files").M))
+    assert len({*digests}) == 2
+
+
+def test_an_edited_cell_of_a_notebook_is_another_fit_and_replaces_the_first(things):
+    digests = []
+    for constant in (1, 1, 2):
+        cell: dict = {"__name__": "__main__"}
+        exec(f"class Method:\n    def fit(self, x):\n        return x + {constant}\n", cell)
+        things.register("method", cell["Method"])
+        assert things["method"] is cell["Method"]
+        digests.append(plugins.code_digest(cell["Method"]))
+    assert digests[0] == digests[1] != digests[2]
 
 
 @pytest.mark.parametrize("package", ["tasks", "xalign_models_x", "xalign_tasks", "xalign_models"])

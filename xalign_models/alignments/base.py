@@ -382,7 +382,7 @@ def rows_by_language(
         if None in refused:
             raise LanguageError(
                 f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
-                f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
+                f"{{'text': ..., 'lang': ...}}; {fitted_languages} Give mteb.evaluate xalign_models.as_mteb(model)."
             )
         raise LanguageError(f"{method} is not fitted for {', '.join(sorted(map(str, refused)))}; {fitted_languages}")
     return [(place, groups[code]) for code, place in places.items() if place is not None]

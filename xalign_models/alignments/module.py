@@ -110,8 +110,8 @@ class Aligned(Module):
         """The module that applies a fitted alignment, or the alignments of several prompts, the default one first.
 
         Raises:
-            AlignmentError: The alignment is not fitted, it maps from the pivot and cannot follow an encoder, or the
-                prompts were fitted on other languages.
+            AlignmentError: The alignment is not fitted, its maps are not finite, it maps from the pivot and cannot
+                follow an encoder, or the prompts were fitted on other languages.
         """
         prompts, parts = (None, [fitted]) if isinstance(fitted, Alignment) else ([*fitted], [*fitted.values()])
         fingerprints = [part.fingerprint() for part in parts]
@@ -124,6 +124,8 @@ class Aligned(Module):
             raise AlignmentError("prompts were fitted on different languages; fit all on the same text.")
         stacks = [part.factors() for part in parts]
         factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
+        if not all(np.isfinite(stack).all() for stack in factors.values()):
+            raise AlignmentError(f"the maps of {alignment.method} are not finite: no model was made.")
         module = cls(
             alignment.method,
             alignment.dim_,

@@ -25,11 +25,24 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
         LanguageError: A code is unknown.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
-    given = [(row.get("lang") if isinstance(row, dict) else None) or lang for row in inputs]
+    given = [code_of(row.get("lang") if isinstance(row, dict) else None) or code_of(lang) for row in inputs]
     return texts, [
         Unidentified.of(text) if code == "auto" else None if code is None else canonical(code)
         for text, code in zip(texts, given, strict=True)
     ]
+
+
+def code_of(value: Any) -> str | None:
+    """A language code as it was given; None for a missing one, also as the nan or NA of a table.
+
+    Raises:
+        LanguageError: The value is no text.
+    """
+    if value is None or isinstance(value, str):
+        return value or None
+    if str(value) in {"nan", "<NA>", "NaT"}:
+        return None
+    raise LanguageError(f"{value!r} is not a language code; give a text such as 'de', or None if it is unknown.")
 
 
 def described(languages: Sequence[str | None], prompt: str | None) -> dict[str, Any]:

@@ -169,15 +169,17 @@ class Checkpoint(Source):
         self.resolved.confirm()
 
     def prompts(self) -> Mapping[str, str]:
-        """The prompts of the checkpoint's sentence-transformers configuration.
+        """The prompts of the checkpoint's sentence-transformers configuration; ``default`` is the one it names so.
 
         Raises:
             ModelError: They are damaged.
         """
-        published = self.resolved.files.settings("config_sentence_transformers.json").get("prompts") or {}
+        settings = self.resolved.files.settings("config_sentence_transformers.json")
+        published, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
         if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
             raise ModelError(f"{self.model}: its prompts are damaged; names and texts were expected.")
-        return {key: text for key, text in published.items() if text}
+        chosen = published.get(default) if isinstance(default, str) else None
+        return {key: text for key, text in {"default": chosen, **published}.items() if text}
 
     def sides(self) -> frozenset[str]:
         """The sides that a Router sends another way than texts without a side."""

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 def fit(
     method: str,
     *,
-    backbone: str,
+    backbone: str | Path,
     corpus: str | Sequence[str] | None = None,
     languages: Collection[str] | None = None,
     limit: int | None = None,
@@ -58,7 +59,7 @@ def fit(
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
             registered model with this method.
-        languages: Codes to fit; by default all languages of the text.
+        languages: Codes to fit, in a list or with commas between them; by default all languages of the text.
         limit: Rows per language and corpus; None for all.
         label: First part of the model's name; by default the method and its parameters' values.
         device: cpu, cuda or mps; by default the best available.
@@ -78,7 +79,8 @@ def fit(
 
     Raises:
         ModelError: The backbone is unknown or aligned already, it lacks a prompt, or the label is invalid.
-        AlignmentError: The method or a parameter is unknown, or the method cannot be fitted on the text.
+        AlignmentError: The method or a parameter is unknown, the limit is below 1, or the method cannot be fitted on
+            the text.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -90,6 +92,9 @@ def fit(
         True
     """
     card: Sequence[CardRow] = ()
+    backbone, languages = os.fspath(backbone), languages.split(",") if isinstance(languages, str) else languages
+    if limit is not None and limit < 1:
+        raise AlignmentError(f"limit={limit}: give 1 or more rows, or None for all.")
     common: dict[str, Any] = {
         "backbone": backbone, "corpus": corpus, "languages": languages, "overrides": overrides,
     }  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from xalign_models.models.encoder import XAlignEncoder
 
 
-def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
+def load(model: str | Path, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
     """A model as an ordinary SentenceTransformer.
 
     Inputs are texts, or ``{"text": ..., "lang": "de"}`` if the alignment depends on the language. A directory's modules
@@ -52,6 +54,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     from xalign_models.models.ready import Bridge
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
+    model = os.fspath(model)
     if model.startswith("map:"):
         if overrides:
             raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
@@ -177,7 +180,8 @@ def encoder_of(
         load = partial(_processes, partial(moved, backbone), devices)
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
-    prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
+    named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
+    prompts = {key: prompt for key, prompt in named.items() if prompt}
     needs = aligned is not None and aligned.languages is not None
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
 

@@ -132,6 +132,8 @@ def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any
 
 
 def _located(model: str) -> Located:
+    if not model:
+        raise ModelError("The name of the model is empty.")
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
     short = model.removeprefix("xalign/")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
-from xalign_models.paths import atomic_directory
+from xalign_models.paths import atomic_directory, occupied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def save(
 ) -> None:
     """Write a model as an ordinary sentence-transformers directory with a card.
 
-    An existing directory is replaced when the new one is complete.
+    A model in the directory is replaced when the new one is complete.
 
     Args:
         model: A model from ``fit`` or ``load``.
@@ -48,7 +48,8 @@ def save(
             by default the default prompt.
 
     Raises:
-        ModelError: The model has no spec, it lacks the prompt, or its maps cannot be written in this form.
+        ModelError: The model has no spec, it lacks the prompt, its maps cannot be written in this form, or the
+            directory has other content than a model.
 
     Examples:
         >>> import xalign_models
@@ -65,6 +66,8 @@ def save(
         raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
     if model.xalign_spec.backbone.trust_remote_code:
         raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
+    if content := occupied(directory, "modules.json"):
+        raise ModelError(f"{directory} exists and is not a model: {content}; choose a new directory.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else model

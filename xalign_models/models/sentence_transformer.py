@@ -1,11 +1,12 @@
 """A SentenceTransformer with a spec, which every way of saving writes beside the weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
 from sentence_transformers import SentenceTransformer
 
+from xalign_models.backbones.inputs import code_of
 from xalign_models.errors import LanguageError
 from xalign_models.models.provenance import write_card
 from xalign_models.specs import ModelSpec
@@ -35,13 +36,15 @@ class AlignedSentenceTransformer(SentenceTransformer):
         Raises:
             LanguageError: The list has another length than the texts, or a language is missing or was not fitted.
         """
+        if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
+            inputs = list(inputs)
         if lang is None or isinstance(lang, str):
             return super().encode(inputs, *args, **({"lang": lang} if lang else {}), **kwargs)
         if isinstance(inputs, str) or len(inputs) != len(lang):
             raise LanguageError(f"{len(lang)} languages; lang= takes one code, or one for each text of a list.")
         rows = [
             {"text": text, **({"lang": code} if code else {})} if isinstance(text, str) else text
-            for text, code in zip(inputs, lang, strict=True)
+            for text, code in zip(inputs, map(code_of, lang), strict=True)
         ]
         return super().encode(rows, *args, **kwargs)
 

@@ -6,13 +6,13 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from xalign_models.builtin import TASKS
@@ -52,6 +52,19 @@ def current() -> str:
     return _loading[-1] if _loading else ""
 
 
+@contextmanager
+def built_in() -> Iterator[None]:
+    """A context in which registrations are our own, also while a plug-in is loaded that imports us."""
+    if not _loading:
+        yield
+        return
+    _loading.append("")
+    try:
+        yield
+    finally:
+        _loading.pop()
+
+
 def add_plugin(source: str) -> None:
     """Load a ``.py`` file or module in this process and, through ``XALIGN_PLUGINS``, in its child processes.
 
@@ -71,15 +84,42 @@ def sources() -> tuple[str, ...]:
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Sha256 (hex) of the file that defines a plug-in's class, which identifies its code.
+    """Sha256 (hex) of the code of a plug-in's class: of its file and of the files beside it that it imports.
 
-    It is empty for a class in the folders of this distribution, which has a version instead.
+    A class of an interactive session has its compiled methods and constants instead, without what they refer to. The
+    digest is empty for a class in the folders of this distribution, which has a version.
     """
     try:
         file = Path(inspect.getfile(cls))
     except (OSError, TypeError):  # a class of an interactive session
-        return hashlib.sha256(f"{cls.__module__}.{cls.__qualname__}".encode()).hexdigest()
-    return "" if _is_ours(file) else hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(repr((cls.__module__, cls.__qualname__, _compiled(cls))).encode()).hexdigest()
+    if _is_ours(file):
+        return ""
+    files = _imported(sys.modules.get(cls.__module__), file.parent, {file})
+    digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
+    return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _imported(module: ModuleType | None, folder: Path, found: set[Path]) -> set[Path]:
+    """``found`` and the Python files below a folder whose modules a module refers to, directly or by their content."""
+    for value in [] if module is None else [*vars(module).values()]:
+        other = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
+        file = Path(getattr(other, "__file__", None) or "")
+        if file.suffix == ".py" and file not in found and file.is_relative_to(folder):
+            found.add(file)
+            _imported(other, folder, found)
+    return found
+
+
+def _compiled(value: Any) -> Any:
+    """What a class or function does, as text that is the same in each session."""
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, [_compiled(constant) for constant in value.co_consts]
+    if isinstance(value, type):
+        return [(name, _compiled(member)) for name, member in sorted(vars(value).items()) if name != "__doc__"]
+    if (code := getattr(getattr(value, "__func__", getattr(value, "fget", value)), "__code__", None)) is not None:
+        return _compiled(code), _compiled(getattr(value, "__defaults__", None))
+    return repr(value) if isinstance(value, str | int | float | tuple | bytes | None) else type(value).__name__
 
 
 @cache

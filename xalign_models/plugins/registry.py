@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from xalign_models.builtin import HOMES
 from xalign_models.errors import PluginError, XAlignError
-from xalign_models.plugins.loading import current, load_plugins
+from xalign_models.plugins.loading import built_in, current, load_plugins
 
 Value = TypeVar("Value")
 
@@ -52,9 +52,11 @@ class Registry(Mapping[str, Value]):
         self._import_home()
         if not isinstance(name, str) or not self._pattern.fullmatch(name):
             raise PluginError(f"{self.kind} {name!r} cannot be registered: its name must be {self._rule}.")
-        if name in self._entries:
+        if name in self._entries and not _is_again(self._entries[name].value, value):
             owner = self._entries[name].plugin or "xalign"
-            raise PluginError(f"{self.kind} {name!r} cannot be registered: {owner} already has one of this name.")
+            raise PluginError(
+                f"{self.kind} {name!r} cannot be registered: {owner} already has one of this name; choose another."
+            )
         if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+", value):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
         self._entries[name] = Entry(value, facts, current())
@@ -121,7 +123,14 @@ class Registry(Mapping[str, Value]):
 
     def _import_home(self) -> None:
         if self.kind in HOMES:
-            import_module(HOMES[self.kind])
+            with built_in():
+                import_module(HOMES[self.kind])
+
+
+def _is_again(old: Any, new: Any) -> bool:
+    """Whether a definition replaces an earlier one of an interactive session, as when a notebook's cell runs again."""
+    names = [(getattr(value, "__module__", ""), getattr(value, "__qualname__", "")) for value in (old, new)]
+    return names[0] == names[1] and names[0][0] == "__main__"
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

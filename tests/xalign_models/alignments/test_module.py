@@ -97,6 +97,13 @@ def test_a_language_per_text_survives_the_length_sort(parallel, tiny_backbone):
     np.testing.assert_allclose(model.encode(inputs, batch_size=4), alignment.transform(raw, LANGUAGES), atol=2e-6)
 
 
+def test_maps_that_are_not_finite_are_no_model(parallel):
+    fitted = Centered().fit(parallel)
+    fitted.means_[0, 0] = np.nan
+    with pytest.raises(AlignmentError, match="the maps of centered are not finite"):
+        Aligned.of(fitted)
+
+
 def test_missing_and_unknown_languages(parallel):
     module, x = Aligned.of(Procrustes().fit(parallel)), torch.ones(2, 16)
     with pytest.raises(LanguageError, match=r"lang= to encode, or inputs .* fitted languages: eng-Latn, deu-Latn"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mteb
 import numpy as np
+import pandas as pd
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -16,6 +17,7 @@ import xalign_models
 from xalign_models import as_mteb, assets, load
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError, LanguageError, ModelError
+from xalign_models.evaluation.publishing import prepare
 from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.card import read_card
@@ -137,6 +139,59 @@ def test_provenance_survives_loading_and_saving(saved, spec, workdir, write):
     readme = (workdir / "again" / "README.md").read_text()
     assert "German" in readme
     assert "lir-2" in readme
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("notes.txt", "it has other content"), (".git/HEAD", "it is a git repository"), ("", "it is a file")],
+)
+def test_only_a_model_is_replaced(saved, workdir, name, why):
+    target, model = workdir / "target", load(str(saved), device="cpu")
+    mine = target / name if name else target
+    if ".git" in name:
+        saving.save(model, target)  # once more replaces it
+        saving.save(model, target)
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("mine")
+    for write in (saving.save, lambda _, folder: prepare(saved, folder)):
+        with pytest.raises(ModelError, match=f"target exists and is not a model: {why}"):
+            write(model, target)
+        assert mine.read_text() == "mine"
+
+
+def test_a_published_default_prompt_serves_calls_without_one(tiny_model, text, workdir):
+    shutil.copytree(tiny_model, workdir / "prompted")
+    settings = workdir / "prompted" / "config_sentence_transformers.json"
+    prompts = {"query": "w8 w8 ", "document": "w9 "}
+    changed = {"prompts": prompts, "default_prompt_name": "query"}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | changed))
+    texts, folder = ["w1 w2", "w3"], str(workdir / "prompted")
+    published = SentenceTransformer(folder, device="cpu")
+    expected = published.encode(texts)
+    np.testing.assert_allclose(load(folder, device="cpu").encode(texts), expected, atol=1e-6)
+    for encoder in (load_encoder(folder, device="cpu"), xalign_models.as_mteb(published, device="cpu")):
+        assert encoder.prompts == {"default": "w8 w8 ", **prompts}
+    fitted = xalign_models.fit("lsar", backbone=workdir / "prompted", corpus=f"own:{text}", device="cpu")
+    np.testing.assert_allclose(fitted.encode(texts), fitted.encode(texts, prompt_name="query"), atol=1e-6)
+
+
+def test_gaps_and_columns_of_tables_are_taken(tiny_model, text):
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu", unknown="mean")
+    texts = ["w1 w2", "w3"]
+    expected = model.encode(texts, lang=["de", None])
+    for gap in (float("nan"), pd.NA, np.nan):
+        np.testing.assert_array_equal(model.encode(pd.Series(texts, index=[3, 9]), lang=["de", gap]), expected)
+    np.testing.assert_array_equal(model.encode(pd.Series(texts), lang="de"), model.encode(texts, lang="de"))
+    np.testing.assert_array_equal(model.encode(iter(texts), lang="de"), model.encode(texts, lang="de"))
+    for wrong in (5, ["de"]):
+        with pytest.raises(LanguageError, match="is not a language code"):
+            model.encode({"text": "w1", "lang": wrong})
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_a_limit_below_one_is_refused(tiny_model, text, limit):
+    with pytest.raises(AlignmentError, match=f"limit={limit}: give 1 or more"):
+        xalign_models.fit("lsar", backbone=str(tiny_model), corpus=f"own:{text}", limit=limit)
 
 
 def test_files_can_be_read_by_others(saved):
