@@ -218,9 +218,10 @@ def _methods(paper: Paper, metadata: Mapping[str, Any], entries: Mapping[str, st
         for row, spec in _specs(paper)
         if spec is not None and spec.alignment is not None
     ]
+    others = "another model" if len(paper.board.rows) == 2 else f"{len(paper.board.rows) - 1} other models"
     fitted = f" The alignments are {_listed(models)}." if models else ""
     return (
-        f"We score {latex(paper.new)} and {len(paper.board.rows) - 1} other models on {_listed(tasks)} with xalign "
+        f"We score {latex(paper.new)} and {others} on {_listed(tasks)} with xalign "
         f"{__version__}, on the subsets that all models have.{fitted} Scores are means over subsets. We test their "
         "differences in pairs, item by item. The variance is clustered by language and by sentence, or by sentence "
         f"alone below {FEWEST} languages. The p-values have Holm's correction over the table "
@@ -250,16 +251,22 @@ def _made(spec: ModelSpec) -> str:
 
 
 def _commands(paper: Paper) -> Iterator[list[str]]:
-    """A fit for each model that is not registered, and the scoring of all."""
+    """A fit for each model that is not registered, and the scoring of all in the languages of the table."""
     from xalign_models.models.catalogue import specs
+    from xalign_models.models.names import slug
 
     scored = []
     for row, spec in _specs(paper):
         scored.append(row.name)
-        if row.name not in specs() and spec is not None and (fit := spec.alignment) is not None:
+        if row.name not in specs() and spec is not None and spec.alignment is None:
+            scored[-1] = spec.backbone.model
+        elif row.name not in specs() and spec is not None and (fit := spec.alignment) is not None:
             scored[-1] = "models/" + row.name.removeprefix("xalign/")
+            default = slug("-".join([fit.method, *(str(value) for _, value in fit.params)]))
+            named = fit.label != default or not _HASH.search(spec.data)  # without a label, `fit` adds a hash
             yield [
-                *("xalign", "fit", fit.method, "--backbone", spec.backbone.model, "--label", fit.label),
+                *("xalign", "fit", fit.method, "--backbone", spec.backbone.model),
+                *(("--label", fit.label) if named else ()),
                 *(part for corpus in fit.corpora for part in ("--corpus", corpus)),
                 *(part for name, value in fit.params for part in ("--param", f"{name}={json.dumps(value)}")),
                 *(("--limit", str(fit.limit)) if fit.limit else ()),
@@ -267,7 +274,9 @@ def _commands(paper: Paper) -> Iterator[list[str]]:
                 *("--output", scored[-1]),
             ]
     tasks = dict.fromkeys(task for _, task in paper.tables)
-    yield ["xalign", "run", "--models", ",".join(scored), "--tasks", ",".join(tasks)]
+    spoken = sorted({code for table in paper.tables.values() for _, _, codes, _ in table.rows() for code in codes})
+    languages = ("--languages", ",".join(spoken)) if spoken else ()
+    yield ["xalign", "run", "--models", ",".join(scored), "--tasks", ",".join(tasks), *languages]
 
 
 def _provenance(paper: Paper) -> list[dict[str, Any]]:

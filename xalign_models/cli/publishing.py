@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import Json, Output, Tasks, plural, print_json, say, split_list
 from xalign_models.errors import ModelError, ResultsError
+from xalign_models.paths import unwritable
 
 SHOWN = 20
 """Maximum number of problems that a terminal shows."""
@@ -103,7 +104,9 @@ def paper(
     scored = list(dict.fromkeys(task for _, task in comparison.tables))
     others = [row.name for row in comparison.board.rows if row.name != comparison.new]
     command = ["xalign", "paper", "--new", comparison.new, "--against", ",".join(others), "--tasks", ",".join(scored)]
-    write_paper(comparison, to, described(scored), [*command, "--output", output, "--to", "."])
+    if to.is_file() or unwritable(to):
+        raise ResultsError(f"--to {to} cannot be written; choose a new directory.")
+    write_paper(comparison, to, described(scored), [*command, "--to", "."])
     say(f"wrote {to / 'paper.tex'}: {comparison.label} against {plural(len(others), 'model')} on {', '.join(scored)}")
 
 

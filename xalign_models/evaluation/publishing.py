@@ -144,7 +144,7 @@ def problems(root: Path) -> list[str]:
     names = {"models": (model.name.replace("__", "/", 1) for model in models), "tasks": (path.stem for path in files)}
     unknown = ((kind, absent(kind, own)) for kind, own in names.items())
     wanted = [
-        f"{len(missing)} {kind} are not in mteb, such as {missing[0]}; add them to mteb first, by a pull request"
+        f"{kind} that are not in mteb: {len(missing)}, such as {missing[0]}; add them to mteb first, by a pull request"
         for kind, missing in unknown
         if missing
     ]

@@ -80,8 +80,8 @@ def test_models_and_tasks_that_mteb_lacks_are_named(good, tmp_path) -> None:
     (good / "STS12.json").unlink()
     shutil.copytree(good.parent, good.parents[1] / "xalign__lsar__e5")
     found = problems(tmp_path)
-    assert "1 models are not in mteb, such as xalign/lsar__e5; add them to mteb first, by a pull request" in found
-    assert "2 tasks are not in mteb, such as FloresPrecision; add them to mteb first, by a pull request" in found
+    assert "models that are not in mteb: 1, such as xalign/lsar__e5; add them to mteb first, by a pull request" in found
+    assert "tasks that are not in mteb: 2, such as FloresPrecision; add them to mteb first, by a pull request" in found
 
 
 def test_nothing_to_check_is_an_error(tmp_path) -> None:
