@@ -268,7 +268,8 @@ class Aligned(Module):
         message = f"{self.method} is not fitted for {told}; fitted prompts: {', '.join(map(repr, self.prompts))}."
         if self.unknown_prompt == "error":
             raise AlignmentError(
-                f'{message} Encode with one of them, fit the model with this prompt, or set unknown_prompt="default".'
+                f"{message} Encode with one of them, fit the model with this prompt, or set unknown_prompt to "
+                "'default' in its Aligned module and save it."
             )
         if told not in self._said:
             logger.warning("%s The maps of %r serve them.", message, self.prompts[0])
