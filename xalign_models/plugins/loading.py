@@ -112,7 +112,7 @@ def _imported(module: ModuleType | None, folder: Path, found: set[Path]) -> set[
 
 
 def _compiled(value: Any) -> Any:
-    """What a class or function does, as text that is the same in each session."""
+    """The code of a class or function, in a form that is the same in each session."""
     if isinstance(value, CodeType):
         return value.co_code, value.co_names, [_compiled(constant) for constant in value.co_consts]
     if isinstance(value, type):
