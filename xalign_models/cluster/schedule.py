@@ -39,7 +39,7 @@ def plan(
 
     ``givers`` has, for each language, the unit that encodes it, from models with the same vectors that were planned
     before. Languages are spread over ``pieces`` units; a few times the number of slots keeps all workers busy. A unit
-    whose languages are encoded already has at most ``most`` subsets.
+    whose languages are encoded already has at most ``most`` subsets, but subsets in the same languages stay together.
 
     Returns:
         The units with the units that they wait for, and ``givers`` with the new units.
@@ -50,11 +50,11 @@ def plan(
     for subset in sorted(subsets):
         groups.setdefault(frozenset(by_subset[subset]), []).append(subset)
 
-    def add(chosen: Sequence[frozenset[str]], members: Sequence[str], before: Mapping[str, Unit]) -> Unit:
-        needed = frozenset[str]().union(*chosen)
+    def add(chosen: Sequence[frozenset[str]], before: Mapping[str, Unit]) -> Unit:
+        needed, about = frozenset[str]().union(*chosen), task.metadata
+        members = tuple(subset for group in chosen for subset in groups[group])
         gives = tuple(sorted(needed - before.keys()))
-        about = task.metadata
-        unit = Unit(model, about.name, tuple(members), tuple(task.eval_splits), str(about.revision), gives)
+        unit = Unit(model, about.name, members, tuple(task.eval_splits), str(about.revision), gives)
         planned[unit] = {before[language] for language in needed & before.keys()}
         return unit
 
@@ -62,12 +62,13 @@ def plan(
     while fresh := list(_apart(rest, known.keys())):
         count, before = min(pieces, len(fresh)), dict(known)
         for chosen in (fresh[start::count] for start in range(count)):
-            unit = add(chosen, [subset for group in chosen for subset in groups[group]], before)
+            unit = add(chosen, before)
             known |= dict.fromkeys(unit.gives, unit)
         rest = sorted({*rest} - {*fresh}, key=sorted)
-    left = [subset for group in _blocks(rest, most) for subset in groups[group]]
-    for share in shares(left, min(most, max(LEAST, -(-len(left) // pieces)))):
-        add([frozenset(by_subset[subset]) for subset in share], share, known)
+    blocks, left = _blocks(rest, most), sum(len(groups[group]) for group in rest)
+    count = min(len(blocks), -(-left // min(most, max(LEAST, -(-left // pieces)))))
+    for i in range(count):
+        add(blocks[len(blocks) * i // count : len(blocks) * (i + 1) // count], known)
     return planned, known
 
 
@@ -85,12 +86,3 @@ def _blocks(groups: Sequence[frozenset[str]], most: int) -> list[frozenset[str]]
     width = max(1, isqrt(most // 2))
     place = {language: i // width for i, language in enumerate(sorted(frozenset[str]().union(*groups)))}
     return sorted(groups, key=lambda group: (sorted(place[language] for language in group), sorted(group)))
-
-
-def shares(subsets: Sequence[str], most: int = MOST) -> list[tuple[str, ...]]:
-    """Subsets in shares of nearly equal, even size."""
-    if not subsets:
-        return []
-    pieces = -(-len(subsets) // most)
-    size = 2 * -(-len(subsets) // (2 * pieces))
-    return [tuple(subsets[start : start + size]) for start in range(0, len(subsets), size)]

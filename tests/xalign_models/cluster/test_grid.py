@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xalign_models.cluster.cluster import Cluster
-from xalign_models.cluster.schedule import plan, shares
+from xalign_models.cluster.schedule import plan
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import languages_of
 
@@ -31,6 +31,7 @@ TASKS = {
     "a chain": task_of({f"{a}-{b}": [a, b] for a, b in itertools.pairwise(CODES)}),
     "what all subsets need": task_of({code: [code] for code in CODES[1:]}, needs=("l000",)),
     "one subset": task_of({"a-b": ["a", "b"]}),
+    "many subsets of one language": task_of({f"part {i}": ["l000"] for i in range(200)}),
 }
 
 
@@ -76,11 +77,20 @@ def test_a_second_model_waits_for_the_first_ones_languages():
     assert all(ahead for unit, ahead in following.items())
 
 
-@pytest.mark.parametrize(("count", "most", "sizes"), [(6, 2, [2, 2, 2]), (10, 4, [4, 4, 2]), (3, 9, [3]), (1, 1, [1])])
-def test_shares_are_even_and_complete(count, most, sizes):
-    found = shares([str(i) for i in range(count)], most)
-    assert [len(one) for one in found] == sizes
-    assert [one for some in found for one in some] == [str(i) for i in range(count)]
+def test_no_unit_is_empty_where_all_subsets_have_one_language():
+    task = TASKS["many subsets of one language"]
+    _, givers = plan("one", task, task.hf_subsets[:1], {}, pieces=4)
+    following, _ = plan("two", task, task.hf_subsets, givers, pieces=4)
+    assert [len(unit.subsets) for unit in following] == [200]
+
+
+@pytest.mark.parametrize(("count", "most"), [(9, 128), (40, 128), (40, 500), (13, 2048)])
+def test_units_without_new_languages_are_even(count, most):
+    task = task_of(pairs_of([f"l{i:03}" for i in range(count)]))
+    planned, _ = plan("model", task, task.hf_subsets, {}, pieces=4, most=most)
+    sizes = [len(unit.subsets) for unit in planned if not unit.gives]
+    assert max(sizes) <= most
+    assert max(sizes) - min(sizes) <= 2  # a pair and its reverse
 
 
 def test_both_directions_of_a_pair_are_in_one_unit():
