@@ -68,8 +68,7 @@ def run(
         families.setdefault(_family(model, given), []).append(model)
     tasks_by_name = {task.metadata.name: task for task in chosen}
     with cluster.pool(plugins) as pool, ExitStack() as at_end:
-        share = len(pool.ray.nodes()) > 1
-        scorer = partial(score, cluster.device, given, items, share)
+        scorer = partial(score, cluster.device, given, items, len(pool.ray.nodes()) > 1)
         driver = _Driver(pool, scorer, SafeResultCache(output), tasks_by_name, names, items, most)
         at_end.callback(driver.save)  # also after an interruption
         for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # without models, to load the code
@@ -94,7 +93,7 @@ def _family(model: str, given: dict[str, Any]) -> str:
 class _Driver:
     """The results of a run and its units, each of which Ray begins once the units that it waits for are done."""
 
-    pool: Pool[Any]
+    pool: Pool
     scorer: Callable[..., Answer]
     cache: SafeResultCache
     tasks: dict[str, AbsTask]
@@ -163,6 +162,7 @@ class Growing:
         self._cache, self._task, self._hardware, self._level = cache, task, hardware, level
         self._meta, self._name = encoder.mteb_model_meta, task.metadata.name
         self.revision = str(self._meta.revision)
+        self._path = cache.path_of(self._name, self._meta)
         by_subset = languages_of(task)
         self._unfitted = tuple(encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]}))
         self.subsets = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
@@ -175,8 +175,7 @@ class Growing:
         self._due, self._unsaved, self._items = 0.0, list[TaskResult](), dict[str, Any]()
 
     def _result(self) -> TaskResult | None:
-        path = self._cache.path_of(self._name, self._meta)
-        return TaskResult.from_disk(path) if path.is_file() else None
+        return TaskResult.from_disk(self._path) if self._path.is_file() else None
 
     def close(self, unit: Unit, result: TaskResult | None, error: str, items: dict[str, Any]) -> None:
         """Record what :func:`score` has returned for a unit."""
@@ -195,7 +194,7 @@ class Growing:
             return
         start, results, items = perf_counter(), self._unsaved, self._items
         self._unsaved, self._items = [], {}
-        full = full_folder(self._cache.path_of(self._name, self._meta).parent)
+        full = full_folder(self._path.parent)
         self._cache.hardware = self._hardware
         with self._cache.turn(self._name, self._meta):
             before = self._result()
@@ -204,14 +203,14 @@ class Growing:
             self._cache.save_to_cache(merged([before, *results] if before else results), self._meta)
             if self._level != "full":
                 remove_items(full, self._name)
-        now = perf_counter()
-        self._due = now + REST * (now - start)
+        end = perf_counter()
+        self._due = end + REST * (end - start)
 
     def outcome(self) -> Outcome:
         """The outcome, once all units are done."""
         result = None if self._error else self._result()
         fresh = bool(self.subsets) and not self._error
-        return Outcome(str(self._meta.name), self._name, result, fresh, self._unfitted, self._error)
+        return Outcome(str(self._meta.name), self._name, result, fresh, self._unfitted, self._error, self.revision)
 
 
 def merged(results: Sequence[TaskResult]) -> TaskResult:

@@ -145,6 +145,7 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
         local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
         assert [one.vectors for one in store.stats()] == [one.vectors for one in open_store().stats()]
     assert {one.error for one in found} == {""}
+    assert {one.model: one.revision for one in found} == {one.model: one.revision for one in local}
     mine, theirs = items(workdir / "out"), items(workdir / "local")
     assert mine.keys() == theirs.keys()
     for model, arrays in theirs.items():
