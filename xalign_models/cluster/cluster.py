@@ -3,13 +3,12 @@
 import logging
 import os
 import secrets
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from time import time
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,7 +17,6 @@ from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins, sources
 
 logger = logging.getLogger(__name__)
-Key = TypeVar("Key")
 
 RETRIES = 3
 """How often Ray repeats a unit elsewhere after its worker was lost."""
@@ -87,25 +85,24 @@ class Cluster:
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
-        if own := not (self.address or os.environ.get("RAY_ADDRESS")):
+        address = self.address or os.environ.get("RAY_ADDRESS", "")
+        if not address:
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
             import ray
         except ImportError:
             raise ModelError("Ray is not installed; run: pip install 'xalign[ray]'.") from None
-        started = not ray.is_initialized()
-        if started:
+        if started := not ray.is_initialized():
             try:
-                options: dict[str, Any] = {"include_dashboard": False} if own else {}
-                if own:
+                options = {} if address.startswith("ray://") else {"job_config": job_config(ray)}
+                if not address:
                     stay_on_loopback(ray)
-                if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
-                    options["job_config"] = job_config(ray)
-                ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)
+                    options["include_dashboard"] = False
+                ray.init(address or None, logging_level="ERROR", log_to_driver=False, **options)
             except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
-                raise ModelError(f"Cannot reach a Ray cluster at {self.address or 'this machine'}: {reason}") from None
+                raise ModelError(f"Cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
         try:
             yield ray
         finally:
@@ -113,7 +110,7 @@ class Cluster:
                 ray.shutdown()
 
     @contextmanager
-    def pool(self, plugins: Sequence[str] | None = None) -> Iterator["Pool[Any]"]:
+    def pool(self, plugins: Sequence[str] | None = None) -> Iterator["Pool"]:
         """The loop for units of work; at its end, ``tell`` gets a line on them and on the time that workers waited.
 
         Args:
@@ -123,7 +120,7 @@ class Cluster:
             ModelError: As for :meth:`connect`.
         """
         with self.connect() as ray:
-            pool = Pool[Any](self, ray, sources() if plugins is None else plugins)
+            pool = Pool(self, ray, sources() if plugins is None else plugins)
             yield pool
             if pool.spans:
                 self.tell(report(pool.spans))
@@ -150,7 +147,7 @@ class Cluster:
                         pool.start(following, function, shared, item)
 
 
-class Pool(Generic[Key]):
+class Pool:
     """The units of work of a command. Ray does each as soon as a worker is free and has the vectors that it takes.
 
     Args:
@@ -174,15 +171,15 @@ class Pool(Generic[Key]):
         self.spans: list[Span] = []
         self._begin = ray.remote(**options)(_work).remote
         self._setup = (cluster.cpus, plugins)
-        self._running: dict[Any, Key] = {}
+        self._running: dict[Any, Any] = {}
 
-    def start(self, key: Key, function: Callable[..., Any], *arguments: Any) -> Any:
+    def start(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit a unit; returns a reference to what it shares, which a later unit may have among its arguments."""
         value, shared = self._begin(*self._setup, function, *arguments)
         self._running[value] = key
         return shared
 
-    def results(self) -> Iterator[tuple[Key, Any]]:
+    def results(self) -> Iterator[tuple[Any, Any]]:
         """The key and the value of each unit when it is done, until none is left; the caller may start more meanwhile.
 
         The value is a :class:`WorkerLostError` if workers were lost too often, and the unit's own error is raised.
@@ -217,16 +214,15 @@ def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *argu
     return (value, Span(worker, start, time())), shared
 
 
-def report(spans: Iterable[Span]) -> str:
+def report(spans: Sequence[Span]) -> str:
     """A line on units and on the share of time that workers waited.
 
     A worker's time begins with its first unit, once it has loaded the code, and ends with the last unit of all.
     """
-    by_worker: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
+    begins: dict[tuple[str, int], float] = {}
     for span in spans:
-        by_worker[span.worker].append(span)
-    units = [*chain(*by_worker.values())]
-    end = max(span.end for span in units)
-    total = sum(end - min(span.start for span in own) for own in by_worker.values())
-    waited = 1 - sum(span.end - span.start for span in units) / total
-    return f"Workers: {len(by_worker)}, units: {len(units)}. The workers waited {waited:.1%} of their {total:.1f} s."
+        begins[span.worker] = min(span.start, begins.get(span.worker, span.start))
+    end = max(span.end for span in spans)
+    total = sum(end - begin for begin in begins.values())
+    waited = 1 - sum(span.end - span.start for span in spans) / total
+    return f"Workers: {len(begins)}, units: {len(spans)}. The workers waited {waited:.1%} of their {total:.1f} s."

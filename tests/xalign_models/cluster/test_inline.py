@@ -402,6 +402,9 @@ def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
     with pytest.raises(ModelError, match="Ray cluster at ray://nowhere:1: The current node timed out") as error:
         next(on_ray.Cluster("ray://nowhere:1").map(len, None, []))
     assert "\n" not in str(error.value)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://elsewhere:1")
+    with pytest.raises(ModelError, match="Ray cluster at ray://elsewhere:1: "):
+        next(on_ray.Cluster().map(len, None, []))
 
 
 def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
