@@ -1,7 +1,6 @@
 """The workers' side of a run on a cluster: they open models and score units."""
 
 import shutil
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,12 +18,12 @@ from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
 from xalign_models.paths import cache_dir
 from xalign_models.plugins import Part
-from xalign_models.results.items import Level, full_folder
+from xalign_models.results.items import Level, full_folder, load_items
 from xalign_models.specs import digest
 from xalign_models.store import EmbeddingStore, open_store
 
-Vectors = dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]
-"""Keys and vectors (n, d) by namespace."""
+Vectors = tuple[str, list[bytes], npt.NDArray[np.float32]]
+"""The machine that has vectors, their keys (n,) in its store, and the vectors (n, d)."""
 
 
 def open_models(
@@ -53,7 +52,7 @@ def score(
     share: bool,
     revision: str,
     unit: Unit,
-    *shared: tuple[str, Vectors],
+    *shared: Vectors | None,
 ) -> Answer:
     """Score a unit in a folder of its own, where a second attempt resumes; ``shared`` has vectors of other units.
 
@@ -63,10 +62,7 @@ def score(
     """
     import ray
 
-    store, node = NotingStore(open_store()), str(ray.get_runtime_context().get_node_id())
-    for machine, vectors in filter(None, shared):
-        if machine != node:
-            store.copy(vectors)
+    node = str(ray.get_runtime_context().get_node_id())
     task = get_task(Part(unit.task, splits=unit.splits))
     identify(task)
     task.hf_subsets = list(unit.subsets)
@@ -77,18 +73,23 @@ def score(
         encoder = kept_encoder(revision, unit.model, device, **given)
     except Exception as error:
         return Answer((None, one_line(error), {}))
-    encoder.raw.store = store  # type: ignore[assignment]
-    meta = encoder.mteb_model_meta
+    store, meta = open_store(), encoder.mteb_model_meta
+    for machine, keys, rows in filter(None, shared):
+        stored = store.get(encoder.raw.namespace, keys) if machine != node else ()
+        if missing := [i for i, row in enumerate(stored) if row is None]:
+            store.put(encoder.raw.namespace, [keys[i] for i in missing], rows[missing])
+    encoder.raw.store = noting = NotingStore(store)  # type: ignore[assignment]
     folder = cache_dir() / "units" / digest(meta.name, meta.revision, unit)[:32]
     cache = SafeResultCache(folder)
     outcome = run_one(encoder, task, cache, "none" if items == "none" else "full")
     kept = full_folder(cache.path_of(unit.task, meta).parent) / f"{unit.task}.npz"
-    arrays: dict[str, Any] = {}
-    if outcome.result is not None and kept.is_file():
-        with np.load(kept) as stored:
-            arrays = dict(stored)
+    arrays = load_items(kept) if outcome.result else {}
     shutil.rmtree(folder, ignore_errors=True)
-    return Answer((outcome.result, outcome.error, arrays), (node, store.noted()) if share and unit.gives else None)
+    noted = [*noting.keys] if share and unit.gives else []
+    found = zip(noted, store.get(encoder.raw.namespace, noted), strict=True)
+    known = {key: row for key, row in found if row is not None}
+    vectors = (node, [*known], np.stack([*known.values()])) if known else None
+    return Answer((outcome.result, outcome.error, arrays), vectors)
 
 
 class NotingStore:
@@ -96,23 +97,10 @@ class NotingStore:
 
     def __init__(self, store: EmbeddingStore) -> None:
         self._store = store
-        self._keys: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
+        self.keys: dict[bytes, None] = {}
         self.note, self.put = store.note, store.put
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[np.float32] | None]:
         """As :meth:`EmbeddingStore.get`."""
-        self._keys[namespace] |= dict.fromkeys(keys)
+        self.keys |= dict.fromkeys(keys)
         return self._store.get(namespace, keys)
-
-    def noted(self) -> Vectors:
-        """The vectors of the noted keys."""
-        found = {name: zip(keys, self._store.get(name, [*keys]), strict=True) for name, keys in self._keys.items()}
-        known = {name: {key: row for key, row in pairs if row is not None} for name, pairs in found.items()}
-        return {name: ([*rows], np.stack([*rows.values()])) for name, rows in known.items() if rows}
-
-    def copy(self, vectors: Vectors) -> None:
-        """Write the vectors of another machine that the store lacks."""
-        for namespace, (keys, rows) in vectors.items():
-            missing = [i for i, vector in enumerate(self._store.get(namespace, keys)) if vector is None]
-            if missing:
-                self.put(namespace, [keys[i] for i in missing], rows[missing])
