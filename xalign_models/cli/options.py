@@ -144,6 +144,6 @@ class EngineOptions:
         return Cluster(self.address, self.cpus_per_task, gpus, device, tell)
 
     def mapping(self) -> dict[str, Any]:
-        """The argument ``each`` of functions that map batches of an index; none for this process."""
+        """The argument ``each`` of functions that map parts or batches of vectors; none for this process."""
         cluster = self.cluster(gpus=0)
         return {"each": cluster.map} if cluster else {}

@@ -1,7 +1,6 @@
 """``xalign apply | export | parity``."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,13 +35,10 @@ def apply(
     from xalign_models.languages import canonical
     from xalign_models.models.maps import load_maps
     from xalign_models.vectors.applying import apply as apply_maps
-    from xalign_models.vectors.applying import write_part
 
-    cluster = where.cluster(gpus=0)
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
     columns = {"column": column, "lang_column": lang_column, "prompt": prompt, "prompt_column": prompt_column}
-    run = partial(cluster.map, write_part) if cluster else None
-    rows = apply_maps(maps, source, output, **columns, run=run)
+    rows = apply_maps(maps, source, output, **columns, **where.mapping())
     say(f"{rows} rows: {output}")
 
 

@@ -1,7 +1,6 @@
 """Fills the second column of an index: resumable, checked by count and sample."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.progress import live
 from xalign_models.ranking.ranks import normalise
+from xalign_models.vectors.applying import in_turn
 
 Convert = Callable[[Rows], AnyFloats]
 """Turns the vectors (n, d) of rows into those of the second column (n, m)."""
@@ -39,11 +39,6 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
     return [code or next(found).language for code in given]
 
 
-def in_turn(function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterable[Any]:
-    """``function(common, item)`` of each item, in this process."""
-    return map(partial(function, common), items)
-
-
 def _converted(convert: Convert, rows: Rows) -> tuple[Rows, int, AnyFloats | None]:
     """The usable rows, the number of all, and the vectors (n, m) of the second column unless there are none."""
     chosen = rows.take(np.flatnonzero(rows.usable))
@@ -56,8 +51,7 @@ def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in
     Args:
         index: The index.
         convert: Turns rows into vectors.
-        each: Yields ``function(common, item)`` of each item, in order, as
-            :meth:`~xalign_models.cluster.cluster.Cluster.map` does on a cluster.
+        each: As for :func:`xalign_models.vectors.applying.apply`.
 
     Returns:
         Number of rows, and how many of them have no vector that could be mapped.

@@ -11,7 +11,7 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
-from xalign_models.index.filling import fill, in_turn, languages_of
+from xalign_models.index.filling import fill, languages_of
 from xalign_models.index.forensics import encoded_again
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
@@ -23,6 +23,7 @@ from xalign_models.models.saving import save
 from xalign_models.paths import atomic_directory
 from xalign_models.ranking.ranks import normalise
 from xalign_models.recommend.candidates import PLAIN, Candidate
+from xalign_models.vectors.applying import in_turn
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 """Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""

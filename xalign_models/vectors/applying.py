@@ -2,10 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +61,11 @@ class FilePart:
     rows: int
 
 
+def in_turn(function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterable[Any]:
+    """``function(common, item)`` of each item, in this process."""
+    return map(partial(function, common), items)
+
+
 def apply(
     maps: Maps,
     source: Path,
@@ -68,7 +75,7 @@ def apply(
     lang_column: str | None = None,
     prompt: str | None = None,
     prompt_column: str | None = None,
-    run: Callable[[Job, list[FilePart]], Iterator[int]] | None = None,
+    each: Callable[..., Iterable[Any]] = in_turn,
 ) -> int:
     """Map the vectors of parquet files; other columns, the order of rows and the vectors' type are kept.
 
@@ -85,7 +92,8 @@ def apply(
         prompt: Name or text of the prompt that rows were encoded with if they have none in ``prompt_column``; None for
             the model's default prompt.
         prompt_column: Column of the rows' prompts, by name or text, such as ``query`` and ``passage``.
-        run: Writes parts and yields the number of rows of each; by default in this process.
+        each: Yields ``function(common, item)`` of each item, in order, as
+            ``xalign_models.cluster.Cluster.map`` does on a cluster; by default in this process.
 
     Returns:
         Number of rows.
@@ -134,7 +142,7 @@ def apply(
             missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
             finished = total - sum(part.rows for part in missing)
             with live(total=total, initial=finished, desc="apply", unit=" rows") as bar:
-                for rows in run(job, missing) if run else (write_part(job, part) for part in missing):
+                for rows in each(write_part, job, missing):
                     bar.update(rows)
             written = sum(open_parquet(folder / part.name).metadata.num_rows for part in parts)
             if written != total:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -372,8 +371,7 @@ def test_workers_write_the_parts_that_one_process_writes(inline, tmp_path, make_
     table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
     maps = load_maps(str(make_maps()))
-    on_cluster = partial(on_ray.Cluster().map, applying.write_part)
-    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out", lang_column="lang", run=on_cluster)
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out", lang_column="lang", each=on_ray.Cluster().map)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert inline.done == ["write_part"] * 3
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))

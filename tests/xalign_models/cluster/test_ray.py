@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import xalign_models
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
 from xalign_models.evaluation import run as running
-from xalign_models.index import filling, working
+from xalign_models.index import working
 from xalign_models.index.base import open_index
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.maps import load_maps
@@ -202,8 +201,7 @@ def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_
     table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
     maps = load_maps(str(make_maps()))
-    run = partial(cluster.map, applying.write_part)
-    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out.parquet", lang_column="lang", run=run)
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out.parquet", lang_column="lang", each=cluster.map)
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "whole"))
@@ -214,7 +212,7 @@ def test_an_index_is_fixed_by_workers_as_by_one_process(cluster, place, models, 
     corpus = {"corpus": f"own:{write_text(place / 'index-fit', 60)}", "limit": 50}
     rows = np.random.default_rng(2).standard_normal((500, 16)).astype(np.float32)
     pairs = {}
-    for name, each in (("one", filling.in_turn), ("two", cluster.map)):
+    for name, each in (("one", applying.in_turn), ("two", cluster.map)):
         np.savez(place / f"{name}.npz", vectors=rows, lang=np.array([LANGUAGES[row % 3] for row in range(len(rows))]))
         with closing(open_index(str(place / f"{name}.npz"))) as index:
             working.fix(index, place / f"maps-{name}", models[0], "centered", each=each, **corpus)
