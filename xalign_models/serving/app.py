@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -27,7 +28,7 @@ from xalign_models.files import is_number, parse_json
 from xalign_models.identification import UNDETERMINED, identify
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.serving.batching import Batcher, BusyError
+from xalign_models.serving.batching import Batcher
 from xalign_models.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ class Limits:
     waiting: int = 8192
     batch: int = 256
     seconds: float = 120.0
-
-
-class Refused(Exception):  # noqa: N818
-    """A request that gets an error: HTTP status and message."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Server:
@@ -130,13 +123,11 @@ class Server:
             try:
                 given = request.headers.get("authorization", "").encode()
                 if self.token and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
-                    raise Refused(401, "The bearer token is missing or wrong.")
+                    raise HTTPException(401, "The bearer token is missing or wrong.")
                 response: Response = await asyncio.wait_for(handler(request), self.limits.seconds)
-            except Refused as error:
-                response = _error(error.status, str(error))
-            except BusyError:
-                response = _error(429, "Too many texts are waiting; try again later.")
-                response.headers["Retry-After"] = "1"
+            except HTTPException as error:
+                response = _error(error.status_code, error.detail)
+                response.headers.update(error.headers or {})
             except TimeoutError:
                 response = _error(504, f"The vectors were not ready in {self.limits.seconds:g} seconds.")
             except (LanguageError, DataError, FileError) as error:
@@ -155,12 +146,12 @@ class Server:
     async def _body(self, request: Request) -> dict[str, Any]:
         """The JSON object of a request; a browser sends no JSON to another site without asking, so the type counts."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            raise Refused(415, "The content type must be application/json.")
+            raise HTTPException(415, "The content type must be application/json.")
         content = bytearray()
         async for chunk in request.stream():
             content += chunk
             if len(content) > self.limits.bytes:
-                raise Refused(413, f"The request is longer than {self.limits.bytes} bytes.")
+                raise HTTPException(413, f"The request is longer than {self.limits.bytes} bytes.")
         body: dict[str, Any] = parse_json(bytes(content), "the request")
         return body
 
@@ -169,16 +160,16 @@ class Server:
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
             tokens = isinstance(texts, list) and any(isinstance(text, int | list) for text in texts)
             hint = " It has token ids; LangChain sends texts with check_embedding_ctx_length=False." if tokens else ""
-            raise Refused(400, f"{label} must be a text or a list of texts, none of them empty.{hint}")
+            raise HTTPException(400, f"{label} must be a text or a list of texts, none of them empty.{hint}")
         if len(texts) > self.limits.texts or max(map(len, texts)) > self.limits.characters:
             most = f"{self.limits.texts} texts of {self.limits.characters} characters"
-            raise Refused(413, f"{label} may have at most {most}.")
+            raise HTTPException(413, f"{label} may have at most {most}.")
         return texts
 
     def _languages(self, value: Any, count: int) -> list[str | None]:
         codes = [value] * count if value is None or isinstance(value, str) else value
         if not isinstance(codes, list) or len(codes) != count or not all(isinstance(c, str | None) for c in codes):
-            raise Refused(400, "lang must be a language code, or a list of one for each text.")
+            raise HTTPException(400, "lang must be a language code, or a list of one for each text.")
         codes = [code or ("auto" if self._found else None) for code in codes]
         return [code if code in {None, "auto"} else canonical(code) for code in codes]
 
@@ -192,7 +183,7 @@ class Server:
         prompt = body.get("prompt") or named.removeprefix(self.name)[1:] or None
         known = prompt is None or prompt in self.model.prompts
         if not (known and (named == self.name or named.startswith(f"{self.name}:"))):
-            raise Refused(404, f"There is no such model or prompt; {', '.join(self._names())} are served.")
+            raise HTTPException(404, f"There is no such model or prompt; {', '.join(self._names())} are served.")
         return prompt
 
     def _names(self) -> list[str]:
@@ -202,10 +193,10 @@ class Server:
         body = await self._body(request)
         texts, form = self._texts(body.get("input"), "input"), body.get("encoding_format", "float")
         if form not in {"float", "base64"}:
-            raise Refused(400, "encoding_format must be float or base64.")
+            raise HTTPException(400, "encoding_format must be float or base64.")
         codes, prompt = self._languages(body.get("lang"), len(texts)), self._prompt(body)
         if body.get("dimensions") not in {None, self.model.get_embedding_dimension()}:
-            raise Refused(400, f"dimensions must be {self.model.get_embedding_dimension()}, or left out.")
+            raise HTTPException(400, f"dimensions must be {self.model.get_embedding_dimension()}, or left out.")
         vectors = np.asarray(await self._vectors(texts, codes, prompt), "<f4")
         data = [
             {"object": "embedding", "index": index,
@@ -220,9 +211,9 @@ class Server:
         """Cosines of a query and documents, standardised by their languages, against one threshold."""
         body = await self._body(request)
         if self.thresholds is None:
-            raise Refused(404, "The server has no thresholds; start it with --thresholds FILE.")
+            raise HTTPException(404, "The server has no thresholds; start it with --thresholds FILE.")
         if not is_number(rate := body.get("rate", 0.01)):
-            raise Refused(400, "rate must be a number.")
+            raise HTTPException(400, "rate must be a number.")
         threshold = self.thresholds.at(rate)
         texts = self._texts(body.get("query"), "query")[:1] + self._texts(body.get("documents"), "documents")
         codes = self._languages(body.get("query_lang"), 1) + self._languages(body.get("document_lang"), len(texts) - 1)
@@ -230,7 +221,7 @@ class Server:
         found = [code if code and code != "auto" else identify([text], known)[0].language
                  for text, code in zip(texts, codes, strict=True)]  # fmt: skip
         if UNDETERMINED in found:
-            raise Refused(400, "The language of a text is in doubt; give query_lang and document_lang.")
+            raise HTTPException(400, "The language of a text is in doubt; give query_lang and document_lang.")
         roles = [next((role for role in names if role in self.model.prompts), None)
                  for names in (("query",), ("document", "passage"))]  # fmt: skip
         query = await self._vectors(texts[:1], codes[:1], roles[0])

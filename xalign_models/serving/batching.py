@@ -8,11 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from xalign_models.linalg.arrays import AnyFloats
-
-
-class BusyError(Exception):
-    """Too many texts wait already."""
 
 
 @dataclass(eq=False)
@@ -43,10 +41,10 @@ class Batcher:
         """The vectors (n, d) of a request's inputs.
 
         Raises:
-            BusyError: Too many texts wait already.
+            HTTPException: Too many texts wait already; the status is 429.
         """
         if self.waiting + len(rows) > self.most_waiting:
-            raise BusyError
+            raise HTTPException(429, "Too many texts are waiting; try again later.", {"Retry-After": "1"})
         job = Job(rows, prompt, asyncio.get_running_loop().create_future())
         self.waiting += len(rows)
         self._jobs.put_nowait(job)
