@@ -187,13 +187,9 @@ def _trained(atlas: Atlas, models: Sequence[str], cells: Sequence[Cell]) -> Mask
     return np.array(known, dtype=bool).reshape(len(models), len(cells))
 
 
-def _pooled(parts: Sequence[Float64]) -> Float64:
-    return np.concatenate([np.zeros(0), *map(np.ravel, parts)])
-
-
 def _covering(ratios: Sequence[Float64]) -> float:
     """The number of spreads that covers ``COVERED`` of the errors; 2 without errors."""
-    pooled = _pooled(ratios)
+    pooled = np.concatenate([np.zeros(0), *map(np.ravel, ratios)])
     return max(float(np.quantile(pooled, COVERED)), 0.1) if pooled.size else 2.0
 
 
@@ -205,7 +201,7 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
     rng, count = np.random.default_rng(0), len(evidence.cells)
     truth = evidence.parts(Factors(np.zeros(count), np.zeros((count, 1)), np.ones(count)))
     ratios: list[list[Float64]] = [[] for _ in TASKS]
-    gains: list[dict[bool, list[Float64]]] = [{True: [], False: []} for _ in TASKS]
+    gains: list[list[Float64]] = [[] for _ in TASKS]
     for by in ("language", "task"):
         texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in evidence.cells]
         names, group = np.unique(texts, return_inverse=True)
@@ -217,16 +213,19 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
                 whole = (true.states % 16 == np.array(true.tasks)[:, None]) & (part.states % 16 < true.states % 16)
                 lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
                 errors = logit(true.scores) - logit(part.scores)
-                ratios[number].append(np.abs(errors[whole] / (_product(part.spreads) * lacking)[whole]))
+                doubts = np.exp(np.add.outer(*_margins(part.spreads))) * lacking
+                ratios[number].append(np.abs(errors[whole] / doubts[whole]))
                 if by == "task":
                     on = true.states // 16 > part.states // 16
-                    for flag in (True, False):
-                        gains[number][flag].append((errors / lacking.clip(0.1))[whole & (on == flag)])
-    effects = [
-        on.mean() - off.mean() if on.size and off.size else 0.0
-        for on, off in ((_pooled(gain[True]), _pooled(gain[False])) for gain in gains)
-    ]
+                    gains[number].append(np.stack([errors / lacking.clip(0.1), on])[:, whole])
+    effects = [_effect(*np.concatenate(gain, axis=1)) for gain in gains]
     return np.array([*map(_covering, ratios)]), np.array(effects)
+
+
+def _effect(errors: Float64, trained: Float64) -> float:
+    """The mean error of the scores on tasks that a model was trained on, less that of the others; 0 without either."""
+    on, off = errors[trained == 1], errors[trained == 0]
+    return float(on.mean() - off.mean()) if on.size and off.size else 0.0
 
 
 def scores_of(atlas: Atlas) -> Scores:
@@ -263,54 +262,55 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     evidence = _Evidence(cells, scores, _trained(atlas, models, cells), main_columns(atlas.columns), place)
     factors = fit(logit(scores))
     parts = evidence.parts(factors)
-    scales, effects = (like.scales, like.effects) if like else _scales(evidence)
-    count = len(languages)
-    known = np.array([number * count + at for number, part in enumerate(parts) for at in part.places], dtype=np.intp)
+    scales, effects = (like.scales[:-1], like.effects) if like else _scales(evidence)
+    known = _known(parts, languages)
     observed = np.concatenate([logit(part.scores) for part in parts])
     kinds = [kind for kind in TASKS for _ in languages]
     means = np.stack([logit(part.scores).mean(axis=0) if len(part.places) else np.zeros(len(models)) for part in parts])
     kriging, errors = relatives.weights(kinds, [*languages] * len(TASKS), known, atlas.named)
-    number_of = np.repeat(np.arange(len(TASKS)), count)
-    logits = means[number_of] + kriging @ (observed - means[number_of[known]])
+    number_of = np.repeat(np.arange(len(TASKS)), len(languages))
+    residues = observed - means[number_of[known]]
+    logits = means[number_of] + kriging @ residues
     logits[known] = observed
     left, singular, right = np.linalg.svd(logits, full_matrices=False)
     rank = min(_RANK, len(singular))
     rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
-    spreads = (
-        np.concatenate([part.spreads for part in parts])
-        * np.repeat(scales[: len(TASKS)], [len(part.places) for part in parts])[:, None]
-    )
-    row_spreads, model_spreads = np.zeros(len(kinds)), np.zeros((len(TASKS), len(models)))
-    for number in range(len(TASKS)):
-        inside = number_of[known] == number
-        if inside.any():
-            logs = np.log(spreads[inside])
-            row_spreads[known[inside]], model_spreads[number] = logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
-    missed = (
-        like.scales[-1] if like else _left_out(kinds, languages, known, atlas.named, observed - means[number_of[known]])
-    )
-    unknown = np.setdiff1d(np.arange(len(kinds)), known)
-    row_spreads[unknown] = np.log(missed * errors[unknown])
-    states, tasks = np.zeros((len(kinds), len(models)), np.int16), np.zeros(len(kinds), np.int16)
-    states[known] = np.concatenate([part.states for part in parts])
+    margins = [_margins(scale * part.spreads) for scale, part in zip(scales, parts, strict=True)]
+    missed = like.scales[-1] if like else _left_out(kinds, languages, known, atlas.named, residues)
+    row_spreads = np.log(missed * errors)
+    row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])
+    tasks = np.zeros(len(kinds), np.int16)
     tasks[known] = np.concatenate([part.tasks for part in parts])
-    residuals = np.zeros(states.shape, np.int16)
-    exact = np.concatenate([part.scores for part in parts])
-    base = score_of(rows[known].astype(np.float64) @ coordinates.T / UNIT**2)
-    residuals[known] = np.rint(STEP * (exact - base))
+    residuals, states = _cells(parts, known, rows, coordinates)
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
-        _quantised(row_spreads), _quantised(model_spreads), effects, np.append(scales[: len(TASKS)], missed),
+        _quantised(row_spreads), _quantised(np.stack([of_models for _, of_models in margins])), effects,
+        np.append(scales, missed),
     )  # fmt: skip
 
 
-def _product(spreads: Float64) -> Float64:
-    """The product of a factor of the row and one of the model that is nearest to spreads (rows, models)."""
+def _known(parts: Sequence[_Part], languages: Sequence[str]) -> npt.NDArray[np.intp]:
+    """The rows of the table that the parts have."""
+    places = [number * len(languages) + at for number, part in enumerate(parts) for at in part.places]
+    return np.array(places, dtype=np.intp)
+
+
+def _margins(spreads: Float64) -> tuple[Float64, Float64]:
+    """Logs of a factor of each row and of each model, whose product is nearest to spreads (rows, models)."""
+    if not spreads.size:
+        return np.zeros(len(spreads)), np.zeros(spreads.shape[1])
     logs = np.log(spreads)
-    return (
-        np.asarray(np.exp(logs.mean(axis=1, keepdims=True) + logs.mean(axis=0) - logs.mean())) if logs.size else spreads
-    )
+    return logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
+
+
+def _cells(parts: Sequence[_Part], known: npt.NDArray[np.intp], rows: Int16, coordinates: Int16) -> tuple[Int16, Int16]:
+    """The residuals and states (rows, models) of the parts."""
+    residuals, states = (np.zeros((len(rows), len(coordinates)), np.int16) for _ in range(2))
+    base = score_of(rows[known].astype(np.float64) @ coordinates.T / UNIT**2)
+    residuals[known] = np.rint(STEP * (np.concatenate([part.scores for part in parts]) - base))
+    states[known] = np.concatenate([part.states for part in parts])
+    return residuals, states
 
 
 def _quantised(values: Float64) -> Int16:
@@ -360,19 +360,15 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
 
 
 def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
-    known = np.array([number * len(scores.languages) + at for number, part in enumerate(parts) for at in part.places])
-    exact = np.concatenate([part.scores for part in parts])
-    rows = scores.rows.astype(np.float64) / UNIT
-    coordinates = _quantised(np.linalg.lstsq(rows[known], logit(exact), rcond=None)[0].T)
-    residuals, states = (np.zeros((len(rows), len(names)), np.int16) for _ in range(2))
-    residuals[known] = np.rint(STEP * (exact - score_of(rows[known] @ coordinates.T / UNIT)))
-    states[known] = np.concatenate([part.states for part in parts])
-    spreads = []
-    for number, part in enumerate(parts):
-        published_rows = scores.row_spreads[[number * len(scores.languages) + at for at in part.places]] / UNIT
-        spreads.append(
-            (np.log(part.spreads) - published_rows[:, None]).mean(axis=0) if len(part.places) else np.zeros(len(names))
-        )
+    known = _known(parts, scores.languages)
+    logits = logit(np.concatenate([part.scores for part in parts]))
+    coordinates = _quantised(np.linalg.lstsq(scores.rows[known] / UNIT, logits, rcond=None)[0].T)
+    residuals, states = _cells(parts, known, scores.rows, coordinates)
+    ends = np.cumsum([len(part.places) for part in parts])[:-1]
+    spreads = [
+        (np.log(part.spreads) - rows[:, None] / UNIT).mean(axis=0) if len(rows) else np.zeros(len(names))
+        for part, rows in zip(parts, np.split(scores.row_spreads[known], ends), strict=True)
+    ]
     kept = [row for row, model in enumerate(scores.models) if model not in names]
     return replace(
         scores,
