@@ -12,7 +12,7 @@ const VIEWS = {
   published: { title: "Published", show: PublishedView, filters: FILTERS },
   ...(DATA.atlas && {
     atlas: { title: "Atlas", show: AtlasView, filters: [] },
-    ...(DATA.atlas.table && { choose: { title: "Choose", show: ChooseView, filters: [] } }),
+    choose: { title: "Choose", show: ChooseView, filters: [] },
   }),
   notes: { title: "Notes", show: NotesView, filters: [] },
 };

@@ -10,7 +10,7 @@ from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.factors import LEAST, MOST
 from xalign_models.atlas.scores import STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import TASKS, PublishedModel
+from xalign_models.atlas.table import TASKS
 from xalign_models.page.packing import Numbered, pack, thousandths
 
 SHOWN = {
@@ -33,8 +33,11 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
 
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
     (statistics, models), scores and statistics in thousandths. Its languages are added to ``labels``.
+
+    Raises:
+        ResultsError: The atlas has no predicted scores.
     """
-    names = sorted({*atlas.models, *(model for column in atlas.columns for model in column.models)})
+    scores, names = scores_of(atlas), sorted(atlas.models)
     place = {name: index for index, name in enumerate(names)}
     revisions, versions = Numbered(), Numbered()
     columns = [
@@ -53,10 +56,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         }
         for column in atlas.columns
     ]
-    scores = scores_of(atlas) if atlas.table else None
-    languages = sorted(
-        {*(scores.languages if scores else ()), *(code for column in atlas.columns for code in column.languages)}
-    )
+    languages = sorted({*scores.languages, *(code for column in atlas.columns for code in column.languages)})
     about = {
         "source": atlas.source,
         "settings": {
@@ -69,24 +69,14 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         },
         "statistics": list(SHOWN.values()),
         "models": [
-            {
-                key: value
-                for key, value in vars(atlas.models.get(name, PublishedModel(name))).items()
-                if value is not None
-            }
-            for name in names
+            {key: value for key, value in vars(atlas.models[name]).items() if value is not None} for name in names
         ],
         "revisions": list(revisions),
         "versions": list(versions),
         "columns": columns,
         "languages": [labels[code] for code in languages],
-        "words": {word: labels[code] for word, code in choosing.language_words(scores.languages).items()}
-        if scores
-        else {},
-    }
-    packed = {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
-    if scores is not None:
-        about["table"] = {
+        "words": {word: labels[code] for word, code in choosing.language_words(scores.languages).items()},
+        "table": {
             "models": [place[model] for model in scores.models],
             "languages": [labels[code] for code in scores.languages],
             "parts": [[name, getattr(scores, name).size] for name in PARTS],
@@ -94,8 +84,10 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "step": STEP,
             "unit": UNIT,
             "effects": scores.effects.tolist(),
-        }
-        packed["atlas-table"] = pack(getattr(scores, name) for name in PARTS)
+        },
+    }
+    packed = {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
+    packed["atlas-table"] = pack(getattr(scores, name) for name in PARTS)
     return about, packed
 
 
