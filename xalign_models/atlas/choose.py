@@ -135,10 +135,11 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
         )
     kinds = [wish.task] if wish.task else [*TASKS]
     tasks = np.array([[scores.count(kind, code) for code in wish.languages] for kind in kinds])
-    kinds = [kind for kind, count in zip(kinds, tasks.sum(axis=1), strict=True) if wish.task or count]
+    kinds = [kind for kind, count in zip(kinds, tasks.sum(axis=1), strict=True) if count] or kinds
     rows = [[scores.row(kind, code, adjusted=wish.adjusted) for code in wish.languages] for kind in kinds]
-    score, low, high = (np.array([[row[part] for row in line] for line in rows]).mean(axis=0) for part in range(3))
-    measured, trained = (np.array([[row[part] for row in line] for line in rows]).sum(axis=(0, 1)) for part in (3, 4))
+    *means, measured, trained = np.moveaxis(np.array(rows), 2, 0)  # each (kinds, languages, models)
+    score, low, high = (part.mean(axis=0) for part in means)
+    measured, trained = measured.sum(axis=(0, 1)), trained.sum(axis=(0, 1))
     about = [atlas.models.get(model, PublishedModel(model)) for model in scores.models]
     ends = np.rint(1000 * low.mean(axis=0)) / 1000  # as the page, which has no more digits to tell models apart by
     chosen = sorted((row for row, model in enumerate(about) if wish.admits(model)), key=lambda row: -ends[row])
@@ -184,7 +185,8 @@ def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]
     for code, count in coverage.items():
         if not count:
             name = f"{display_name(code)} ({code})"
-            yield f"A guess: no {wish.task or ''} task has {name}; scores are predicted from languages like it."
+            task = f"{wish.task} task" if wish.task else "task"
+            yield f"A guess: no {task} has {name}; scores are predicted from languages like it."
     needed = {"parameters": wish.max_parameters, "dimension": wish.max_dimension, "licence": wish.licence}
     unknown = sum(
         any(limit is not None and getattr(model, field) is None for field, limit in needed.items()) for model in about

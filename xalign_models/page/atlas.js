@@ -187,7 +187,7 @@ function Ranking({ wish, table, own }) {
     ].map((cell) => html`<td tabindex="-1" data-row=${index}>${cell}</td>`),
   }));
   const guesses = choice.coverage.filter(([, count]) => !count).map(([label]) => label);
-  const lines = guesses.map((label) => `A guess: no ${wish.kind} task has ${says(label)}; scores are predicted from languages like it.`);
+  const lines = guesses.map((label) => `A guess: no ${wish.kind && `${wish.kind} `}task has ${says(label)}; scores are predicted from languages like it.`);
   return html`<p class="lead">For ${own ? "your browser’s languages, " : ""}${list}${wish.kind ? `, ${kindName(wish.kind)}` : ""}: <b><bdi>${first.about.name}</bdi></b> scores ${share(first.score)}${cheapest && cheapest !== first ? html`; <b><bdi>${cheapest.about.name}</bdi></b> is the smallest within two points of it (${amount(cheapest.about.parameters)} parameters, ${share(cheapest.score)})` : ""}.</p>
     <p class="more">Scores are means over tasks and languages in percent. Where a model lacks a task, its score is predicted, and the 90% interval says how well; models are ranked by its lower end. Select a model for all that is known of it.</p>
     <ul>${[...lines, `Number of tasks with scores in each language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`].map((line) => html`<li class=${/^A guess/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>

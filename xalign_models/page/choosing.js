@@ -73,7 +73,7 @@ function chooseModels(table, wish) {
   const total = (list) => list.reduce((sum, value) => sum + value, 0),
     all = [...SETTINGS.tasks.keys()],
     has = (kind) => total(wish.languages.map((label) => table.count(kind, label))),
-    kinds = wish.kind ? [SETTINGS.tasks.indexOf(wish.kind)] : all.filter(has);
+    kinds = wish.kind ? [SETTINGS.tasks.indexOf(wish.kind)] : all.some(has) ? all.filter(has) : all;
   const candidates = DATA.atlas.table.models
     .map((index, model) => ({ about: DATA.atlas.models[index], model }))
     .filter(({ about }) => admits(wish, about))

@@ -83,6 +83,13 @@ def test_a_language_that_no_task_has_is_said_to_be_a_guess(atlas):
     assert all(one.measured == 0 for one in found.candidates)
 
 
+def test_a_language_that_no_task_of_any_kind_has_is_ranked_by_predictions(atlas):
+    found = choose(atlas, Wish(("taq-Latn",)))
+    assert found.coverage == {"taq-Latn": 0}
+    assert found.notes[0].startswith("A guess: no task has Tamasheq (Latin) (taq-Latn)")
+    assert all(one.measured == 0 < one.low < one.score < one.high for one in found.candidates)
+
+
 def test_a_thin_english_model_is_not_first_in_german(atlas):
     found = choose(atlas, Wish(("deu-Latn",), None, 50_000_000, None, 384))
     assert found.candidates[0].measured >= found.scores / 2

@@ -33,6 +33,7 @@ WISHES = [
     Wish(("nob-Latn", "dan-Latn"), "classification", licence="mit"),
     Wish(("swh-Latn",), "clustering"),
     Wish(("haw-Latn", "kat-Geor"), "retrieval"),
+    Wish(("taq-Latn",)),
     Wish(("zho-Hans", "jpn-Jpan", "kor-Hang"), max_dimension=1024),
 ]
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e{{data}}"
