@@ -68,12 +68,12 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
 
     Raises:
-        DataError: The corpus is not parallel, or has no other language of the index than English.
+        DataError: The corpus is not parallel, or lacks English or another language of the index.
     """
     text = corpora.load(corpus)
     common = sorted({*text.languages} & (languages | {ENGLISH}))
-    if len(common) < 2:
-        raise DataError(f"{corpus} has none of the index's languages beside English; name another text by --corpus.")
+    if ENGLISH not in common or len(common) < 2:
+        raise DataError(f"{corpus} must have English and another language of the index; name another text by --corpus.")
     columns = text.parallel(common)
     start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)
     return tuple({code: side[part] for code, side in columns.items()}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.xalign_models.index.conftest import Data, put_parquet, rows
+from xalign_models.errors import DataError
 from xalign_models.index.auditing import contents, gather, thresholds
 from xalign_models.index.base import open_index
-from xalign_models.index.expecting import Expectation, best
+from xalign_models.index.expecting import Expectation, best, fit_text
 from xalign_models.index.forensics import foreign
 from xalign_models.index.migrating import conformal
 from xalign_models.recommend.candidates import PLAIN, Candidate
@@ -116,3 +117,10 @@ def test_the_simplest_method_near_the_best_mean_is_chosen():
     assert best([plain, row("a", 0.9, 0.693), row("b", 0.9, 0.7), row("c", 0.7, 0.8)]).candidate.method == "a"
     assert best([plain, row("a", 0.5, 0.7), row("b", None, None)]) == plain
     assert best([row("", None, 0.5), row("a", None, 0.6)]).candidate.method == "a"
+
+
+@pytest.mark.parametrize("languages", [("deu", "fra"), ("eng", "spa")])
+def test_text_without_english_or_another_language_of_the_index_is_refused(tmp_path, write_text, languages):
+    text = write_text(tmp_path / "text", 40, languages)
+    with pytest.raises(DataError, match="must have English and another language of the index"):
+        fit_text(f"own:{text}", {"deu-Latn", "fra-Latn"}, 30)
