@@ -188,5 +188,5 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     kind = getattr(import_module(f"xalign_models.index.{module}"), name)
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
     index: Index = kind(*where, columns or Columns())
-    index.source = source.rpartition("@")[2]
+    index.source = source.rpartition("@")[2] if place else source
     return index

@@ -160,6 +160,15 @@ def test_a_column_that_does_not_exist_is_named(stored):
         open_index(source, Columns(lang="speech", texts=columns.texts))
 
 
+def test_the_source_of_a_file_is_its_whole_path(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_parquet
+
+    (folder := tmp_path / "a@b").mkdir()
+    source, columns = put_parquet(rows(COUNT), folder, request)
+    with closing(open_index(source, columns)) as index:
+        assert index.source == source
+
+
 def test_a_source_holds_no_password(tmp_path, request):
     from tests.xalign_models.index.conftest import put_postgres
 
