@@ -215,7 +215,9 @@ class Server:
         if not is_number(rate := body.get("rate", 0.01)):
             raise HTTPException(400, "rate must be a number.")
         threshold = self.thresholds.at(rate)
-        texts = self._texts(body.get("query"), "query")[:1] + self._texts(body.get("documents"), "documents")
+        if len(query := self._texts(body.get("query"), "query")) > 1:
+            raise HTTPException(400, "query must be a single text.")
+        texts = query + self._texts(body.get("documents"), "documents")
         codes = self._languages(body.get("query_lang"), 1) + self._languages(body.get("document_lang"), len(texts) - 1)
         known = tuple(self.thresholds.pairs)
         found = [code if code and code != "auto" else identify([text], known)[0].language
@@ -224,10 +226,10 @@ class Server:
             raise HTTPException(400, "The language of a text is in doubt; give query_lang and document_lang.")
         roles = [next((role for role in names if role in self.model.prompts), None)
                  for names in (("query",), ("document", "passage"))]  # fmt: skip
-        query = await self._vectors(texts[:1], codes[:1], roles[0])
+        asked = await self._vectors(texts[:1], codes[:1], roles[0])
         documents = await self._vectors(texts[1:], codes[1:], roles[1])
-        lengths = np.linalg.norm(documents, axis=1) * np.linalg.norm(query)
-        cosines = (documents @ query[0]) / np.maximum(lengths, 1e-12)
+        lengths = np.linalg.norm(documents, axis=1) * np.linalg.norm(asked)
+        cosines = (documents @ asked[0]) / np.maximum(lengths, 1e-12)
         scores = self.thresholds.standardise(cosines, found[0], found[1:])
         data = [{"index": index, "cosine": float(cosine), "score": float(score), "related": bool(score > threshold)}
                 for index, (cosine, score) in enumerate(zip(cosines, scores, strict=True))]  # fmt: skip

@@ -239,6 +239,7 @@ def test_scores_are_standardised_against_one_threshold(model, start):
         assert item["score"] == pytest.approx((row @ query - 0.25) / 0.5, abs=1e-5)
         assert item["related"] == (item["score"] > answer["threshold"])
     assert send(f"{url}/v1/scores", body | {"rate": 0.9})[0] == 400
+    assert send(f"{url}/v1/scores", body | {"query": ["w1", "w2"]})[0] == 400
     assert send(f"{url}/v1/scores", body | {"query": "12", "query_lang": None})[0] == 400
     assert send(f"{start(Server(model, 'tiny'))}/v1/scores", body)[0] == 404
 
