@@ -67,12 +67,12 @@ def columns_of(results: Iterable[TaskScores], kinds: Mapping[str, str], *, measu
             groups[result.task, result.dataset_revision or "", split, result.metric].append(result)
     columns = [_column(key, group, kinds[key[0]], measured) for key, group in groups.items()]
     return sorted(
-        (column for column in columns if column is not None),
+        (column for column in columns if column.languages),
         key=lambda column: (column.task, -len(column.models), column.dataset_revision, column.metric),
     )
 
 
-def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, measured: bool) -> Column | None:
+def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, measured: bool) -> Column:
     task, dataset_revision, split, metric = key
     cells_of: dict[str, tuple[tuple[str, int], ...]] = {}
     for result in results:
@@ -80,8 +80,6 @@ def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, meas
             if part == split and subset not in cells_of:
                 cells_of[subset] = _cells(codes, kind)
     languages = sorted({language for cells in cells_of.values() for language, _ in cells})
-    if not languages:
-        return None
     subsets = {subset: place for place, subset in enumerate(cells_of)}
     scores = np.full((len(results), len(subsets)), np.nan)
     for row, result in enumerate(results):
@@ -96,7 +94,7 @@ def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, meas
             totals[:, order[language], cell] += scores[:, place]  # a NaN makes the cell NaN: only whole cells count
             counts[order[language], cell] += 1
     with np.errstate(invalid="ignore"):
-        means = totals / counts
+        means = totals / counts  # NaN in cells without subsets
     return Column(
         task=task,
         kind=kind,
@@ -108,7 +106,7 @@ def _column(key: tuple[str, ...], results: Sequence[TaskScores], kind: str, meas
         versions=tuple(result.mteb_version or "" for result in results),
         languages=tuple(languages),
         counts=counts,
-        scores=np.where(counts > 0, means, np.nan),
+        scores=means,
         measured=frozenset(result.model for result in results if measured),
     )
 

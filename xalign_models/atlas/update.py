@@ -10,7 +10,7 @@ import numpy as np
 
 from xalign_models.atlas.derive import EXCLUDED, derive, read_metadata, task_kinds
 from xalign_models.atlas.imported import read_public
-from xalign_models.atlas.scores import estimate, scores_of, with_table
+from xalign_models.atlas.scores import Scores, estimate, scores_of, with_table
 from xalign_models.atlas.table import TASKS, Atlas, load_atlas
 from xalign_models.files import read_bytes
 from xalign_models.paths import cache_dir
@@ -71,16 +71,16 @@ def provenance(path: Path) -> dict[str, str]:
 
 def changes(before: Atlas, after: Atlas, language: str) -> Iterator[dict[str, Any]]:
     """Models that are new or gone, or whose measured score moved by a tenth of a point, by kind of task."""
-    old, new = scores_of(before), scores_of(after)
     for kind in TASKS:
-        rows: dict[str, dict[str, float]] = {}
-        for which, scores in (("before", old), ("after", new)):
-            rows[which] = {}
-            if language in scores.place:
-                row = scores.row(kind, language)
-                places = np.flatnonzero(row.measured)
-                rows[which] = {scores.models[at]: round(100 * float(row.score[at]), 1) for at in places}
-        for model in sorted({*rows["before"], *rows["after"]}):
-            scores_of_model = {which: found.get(model) for which, found in rows.items()}
-            if scores_of_model["before"] != scores_of_model["after"]:
-                yield {"kind": kind, "model": model, **scores_of_model}
+        old, new = (_measured(scores_of(atlas), kind, language) for atlas in (before, after))
+        for model in sorted({*old, *new}):
+            if old.get(model) != new.get(model):
+                yield {"kind": kind, "model": model, "before": old.get(model), "after": new.get(model)}
+
+
+def _measured(scores: Scores, kind: str, language: str) -> dict[str, float]:
+    """The scores in points of the models that were measured."""
+    if language not in scores.place:
+        return {}
+    row = scores.row(kind, language)
+    return {scores.models[at]: round(100 * float(row.score[at]), 1) for at in np.flatnonzero(row.measured)}
