@@ -10,7 +10,7 @@ from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import languages_of
 from xalign_models.index.forensics import foreign
 from xalign_models.linalg.arrays import Float32
-from xalign_models.page.writing import sheet, table
+from xalign_models.page.writing import table, text_of
 from xalign_models.ranking.ranks import nearest_others, normalise
 from xalign_models.tables.escaping import escape
 from xalign_models.thresholds import scale
@@ -162,7 +162,7 @@ def page(source: str, tables: Tables) -> str:
     name = escape(source, "html")
     view = "<meta name=viewport content='width=device-width, initial-scale=1'>"
     head = f"<!doctype html><html lang=en><meta charset=utf-8>{view}{POLICY}<title>Audit of {name}</title>"
-    parts = [f"{head}<style>{sheet()}{STYLE}</style><main><h1>Audit of {name}</h1>\n"]
+    parts = [f"{head}<style>{text_of('page.css')}{STYLE}</style><main><h1>Audit of {name}</h1>\n"]
     for title, rows in tables.items():
         note = next((note for part, note in NOTES.items() if part in title), "")
         parts.append(f"<h2>{escape(title, 'html')}</h2>\n<p>{escape(note, 'html')}</p>\n")

@@ -14,7 +14,6 @@ function columnAt(index) {
     score = (at) => (numbers[at] === MISSING ? NaN : numbers[at] / 1000);
   return {
     ...about,
-    count: (language, kind) => numbers[5 * language + kind],
     score: (model, language, kind) => score(start + (kind * languages + language) * models + model),
     statistic: (model, which) => score(start + (5 * languages + which) * models + model),
   };

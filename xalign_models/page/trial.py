@@ -1,12 +1,10 @@
 """A trial as a page: the answer first, then the scores, what it costs, and what to do next."""
 
-import re
-from importlib.resources import files
 from pathlib import Path
 
 from xalign_models.boards.trial import Score, Trial
 from xalign_models.languages import display_name, is_canonical
-from xalign_models.page.writing import table
+from xalign_models.page.writing import filled, table
 from xalign_models.paths import atomic_write_text
 from xalign_models.plugins import TASKS
 from xalign_models.recommend.card import COLUMNS
@@ -64,8 +62,7 @@ def write_trial(trial: Trial, path: Path) -> None:
         table([*COLUMNS], [[*row.cells().values()] for row in chosen.card], "wide") if chosen.card else "<p>None.</p>"
     )
     parts["verdicts"] = table(["method", chosen.measure, "p", "worse in"], verdicts, "wide")
-    template = files(__package__).joinpath("trial.html").read_text(encoding="utf-8")
-    atomic_write_text(path, re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template))
+    atomic_write_text(path, filled("trial.html", parts))
 
 
 def _bar(score: Score) -> str:

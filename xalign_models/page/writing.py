@@ -57,31 +57,31 @@ def write_page(
 
 def render(data: Mapping[str, Any]) -> str:
     """The whole page. Its policy admits only the scripts below, by their digests, and no connection."""
-    source = files(__package__)
-    scripts = [source.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
-    digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    scripts = [text_of(f"{name}.js") for name in SCRIPTS]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     plain = {key: value for key, value in data.items() if key != "packed"}
     packed = {"data": deflated(json.dumps(plain, separators=(",", ":")).encode()), **data["packed"]}
     parts = {
-        "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
-        "style": sheet(),
-        "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
+        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
+        "style": text_of("page.css"),
+        "licences": text_of("bundle/LICENSES.txt"),
         "packed": "".join(
             f'<script type="application/octet-stream" id="{name}">{text}</script>\n' for name, text in packed.items()
         ),
         "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
     }
-    template = source.joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+    return filled("page.html", parts)
 
 
-def sheet() -> str:
-    """The style sheet of pages."""
-    return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+def text_of(name: str) -> str:
+    """The text of a file of the package."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """A template, a file of the package, with its parts."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], text_of(template))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], box: str) -> str:
