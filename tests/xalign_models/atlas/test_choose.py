@@ -17,9 +17,9 @@ QUERIES = {
     "zh-TW": "zho-Hant", "zh-Hant": "zho-Hant", "zho_Hant": "zho-Hant", "Chinese (Traditional)": "zho-Hant",
     "pt-BR": "por-Latn", "sr-Latn": None, "srp-Cyrl": "srp-Cyrl", "Hindi": "hin-Deva", "no": "nob-Latn",
     "tl": "tgl-Latn", "yue": "yue-Hant", "iw": "heb-Hebr", "Javanese": "jav-Latn", "ka": "kat-Geor",
-    "Hawaiian": "haw-Latn", "Kurdish": None,
+    "Hawaiian": "haw-Latn", "Kurdish": None, "zh_Hant_TW": "zho-Hant", "sr_Cyrl_RS": "srp-Cyrl",
 }  # fmt: skip
-"""31 words for languages, and what they mean; None is a language that the table may have or lack."""
+"""33 words for languages, and what they mean; None is a language that the table may have or lack."""
 
 
 @pytest.fixture(scope="module")
