@@ -362,12 +362,13 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
 def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
     known = _known(parts, scores.languages)
     logits = logit(np.concatenate([part.scores for part in parts]))
-    coordinates = _quantised(np.linalg.lstsq(scores.rows[known] / UNIT, logits, rcond=None)[0].T)
+    rows = scores.rows.astype(np.float64) / UNIT
+    coordinates = _quantised(np.linalg.lstsq(rows[known], logits, rcond=None)[0].T)
     residuals, states = _cells(parts, known, scores.rows, coordinates)
     ends = np.cumsum([len(part.places) for part in parts])[:-1]
     spreads = [
-        (np.log(part.spreads) - rows[:, None] / UNIT).mean(axis=0) if len(rows) else np.zeros(len(names))
-        for part, rows in zip(parts, np.split(scores.row_spreads[known], ends), strict=True)
+        (np.log(part.spreads) - own[:, None] / UNIT).mean(axis=0) if len(own) else np.zeros(len(names))
+        for part, own in zip(parts, np.split(scores.row_spreads[known], ends), strict=True)
     ]
     kept = [row for row, model in enumerate(scores.models) if model not in names]
     return replace(

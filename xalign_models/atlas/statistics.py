@@ -3,6 +3,7 @@
 Formulas are in ``docs/atlas.md``. All values are differences or means of scores between -1 and 1.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -108,19 +109,12 @@ def with_intervals(scores: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict
     """Each statistic (models,) with the ends of its 95% interval; languages are resampled with replacement."""
     rng = np.random.default_rng(seed)
     samples = [summarise(scores, rng.integers(0, len(scores.languages), len(scores.languages))) for _ in range(draws)]
-    return {
-        name: (value, *_quantiles(np.stack([sample[name] for sample in samples])))
-        for name, value in summarise(scores).items()
-    }
-
-
-def _quantiles(draws: Float64) -> tuple[Float64, Float64]:
-    """The 95% interval of each column; NaN where any draw is missing in all rows."""
-    low, high = np.full((2, *draws.shape[1:]), np.nan)
-    finite = np.isfinite(draws).any(axis=0)
-    if finite.any():
-        low[finite], high[finite] = np.nanquantile(draws[:, finite], INTERVAL, axis=0)
-    return low, high
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of statistics that a model has in no sample: they are NaN
+        return {
+            name: (value, *np.nanquantile([sample[name] for sample in samples], INTERVAL, axis=0))
+            for name, value in summarise(scores).items()
+        }
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -37,8 +37,8 @@ def apply(
     from xalign_models.vectors.applying import apply as apply_maps
 
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
-    columns = {"column": column, "lang_column": lang_column, "prompt": prompt, "prompt_column": prompt_column}
-    rows = apply_maps(maps, source, output, **columns, **where.mapping())
+    options: dict[str, Any] = {"lang_column": lang_column, "prompt_column": prompt_column, **where.mapping()}
+    rows = apply_maps(maps, source, output, column=column, prompt=prompt, **options)
     say(f"{rows} rows: {output}")
 
 

@@ -6,7 +6,6 @@ results, complete at any moment. A unit whose worker is lost is repeated elsewhe
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -67,14 +66,17 @@ def run(
     for model in names:
         families.setdefault(_family(model, given), []).append(model)
     tasks_by_name = {task.metadata.name: task for task in chosen}
-    with cluster.pool(plugins) as pool, ExitStack() as at_end:
+    with cluster.pool(plugins) as pool:
         scorer = partial(score, cluster.device, given, items, len(pool.ray.nodes()) > 1)
         driver = _Driver(pool, scorer, SafeResultCache(output), tasks_by_name, names, items, most)
-        at_end.callback(driver.save)  # also after an interruption
         for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # without models, to load the code
             pool.start(tuple(family), open_models, cluster.device, given, family)
-        for key, answer in pool.results():
-            yield from driver.close(key, answer) if isinstance(key, Unit) else driver.open(key, answer)
+        try:
+            for key, answer in pool.results():
+                yield from driver.close(key, answer) if isinstance(key, Unit) else driver.open(key, answer)
+        finally:  # also after an interruption
+            for result in driver.results.values():
+                result.save()
 
 
 def _absolute(models: Iterable[str]) -> list[str]:
@@ -140,11 +142,6 @@ class _Driver:
         result.close(unit, *((None, str(answer), {}) if lost else answer))
         if not result.units:
             yield result.outcome()
-
-    def save(self) -> None:
-        """Write all results that are not written yet."""
-        for result in self.results.values():
-            result.save()
 
 
 class Growing:
