@@ -363,7 +363,7 @@ def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) ->
     known = _known(parts, scores.languages)
     logits = logit(np.concatenate([part.scores for part in parts]))
     rows = scores.rows.astype(np.float64) / UNIT
-    coordinates = _quantised(np.linalg.lstsq(rows[known], logits, rcond=None)[0].T)
+    coordinates = _quantised(np.asarray(np.linalg.lstsq(rows[known], logits, rcond=None)[0].T, np.float64))
     residuals, states = _cells(parts, known, scores.rows, coordinates)
     ends = np.cumsum([len(part.places) for part in parts])[:-1]
     spreads = [
