@@ -1,6 +1,7 @@
 """A fresh table from a newer clone or copy of the public results, and what it changes for a language."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,8 @@ def _registered(names: set[str]) -> list[dict[str, Any]]:
 
 def provenance(path: Path) -> dict[str, str]:
     """Address, commit, date and licence of a copy, from git for a clone, from SOURCE.md for a file; else empty."""
-    if path.is_dir():
+    address = commit = date = ""
+    if path.is_dir() and shutil.which("git"):
         git = ["git", "-c", "core.fsmonitor=false", "-C", str(path)]
         asked = ("remote", "get-url", "origin"), ("log", "-1", "--format=%H"), ("log", "-1", "--format=%cs")
         done = [subprocess.run([*git, *words], capture_output=True, text=True, check=False) for words in asked]

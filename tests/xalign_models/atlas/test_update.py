@@ -46,6 +46,11 @@ def test_provenance_is_read_off_the_data(tmp_path):
     assert provenance(tmp_path / "scores.parquet") == {"address": "scores.parquet", **unknown}
 
 
+def test_a_folder_has_a_provenance_without_git(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance(tmp_path) == {"address": tmp_path.name, "commit": "", "date": "", "licence": ""}
+
+
 def test_a_clones_provenance_is_its_commit(tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (
