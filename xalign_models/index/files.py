@@ -115,6 +115,8 @@ class Npz(Staged):
         matrices = [name for name, array in self.arrays.items() if array.ndim == 2]
         super().__init__(path, columns.pick("vector", matrices, str(path), needed=True))
         self.sides = columns.sides(self.arrays, str(path))
+        if wrong := [name for name in self.sides if name and self.arrays[name].shape != (self.count(),)]:
+            raise FileError(f"{path}: the array {wrong[0]} must have one value for each of {self.count()} vectors.")
 
     def count(self) -> int:
         return len(self.arrays[self.column])

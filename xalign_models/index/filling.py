@@ -33,7 +33,7 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
     codes, texts = rows.langs or [None] * len(rows.ids), rows.texts or [None] * len(rows.ids)
     if not all(code or lang or text for code, text in zip(codes, texts, strict=True)):
         raise LanguageError("Some rows have neither a language nor a text; give --lang-column or --lang.")
-    given = [canonical(code or lang or "") if code or lang else None for code in codes]
+    given = [canonical(str(code or lang)) if code or lang else None for code in codes]
     unknown = [str(text)[:LETTERS] for code, text in zip(given, texts, strict=True) if code is None]
     found = iter(identify(unknown, identifiable()) if unknown else ())
     return [code or next(found).language for code in given]

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.xalign_models.index.conftest import DIM, rows
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.index.base import Columns, open_index
-from xalign_models.index.filling import fill
+from xalign_models.index.filling import fill, languages_of
 
 COUNT = 50
 ROTATION = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))[0].astype(np.float32)
@@ -158,6 +158,18 @@ def test_a_column_that_does_not_exist_is_named(stored):
     source, columns = stored(rows(COUNT))
     with pytest.raises(FileError, match="--lang-column"):
         open_index(source, Columns(lang="speech", texts=columns.texts))
+
+
+def test_an_array_that_is_shorter_than_the_vectors_is_refused(tmp_path):
+    np.savez(tmp_path / "docs.npz", vectors=np.ones((5, DIM)), lang=np.array(["de"] * 4))
+    with pytest.raises(FileError, match="the array lang must have one value for each of 5 vectors"):
+        open_index(str(tmp_path / "docs.npz"))
+
+
+def test_a_language_that_is_a_number_is_refused(tmp_path):
+    np.savez(tmp_path / "docs.npz", vectors=np.ones((5, DIM)), lang=np.arange(5))
+    with closing(open_index(str(tmp_path / "docs.npz"))) as index, pytest.raises(LanguageError):
+        languages_of(next(index.rows()), "de")
 
 
 def test_the_source_of_a_file_is_its_whole_path(tmp_path, request):
