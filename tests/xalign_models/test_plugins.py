@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -187,7 +188,24 @@ def test_a_changed_neighbour_of_a_plug_in_is_another_fit(tmp_path, monkeypatch):
     assert len({*digests}) == 2
 
 
-def test_an_edited_cell_of_a_notebook_is_another_fit_and_replaces_the_first(things):
+def test_an_environment_in_a_plug_ins_folder_is_not_its_code(tmp_path, monkeypatch):
+    packages = tmp_path / "venv" / "lib"
+    packages.mkdir(parents=True)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(packages)})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(packages))
+    (tmp_path / "method_beside_an_environment.py").write_text("import its_installed_package\nclass M: pass\n")
+    digests = []
+    for constant in (1, 2):
+        (packages / "its_installed_package.py").write_text(f"K = {constant}\n")
+        for name in ("its_installed_package", "method_beside_an_environment"):
+            sys.modules.pop(name, None)
+        digests.append(plugins.code_digest(importlib.import_module("method_beside_an_environment").M))
+    assert digests[0] == digests[1]
+
+
+def test_an_edited_cell_of_a_notebook_is_another_fit_and_replaces_the_first(things, monkeypatch):
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)  # a notebook has none, `python -m` has
     digests = []
     for constant in (1, 1, 2):
         cell: dict = {"__name__": "__main__"}

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -101,11 +102,17 @@ def code_digest(cls: type[Any]) -> str:
 
 
 def _imported(module: ModuleType | None, folder: Path, found: set[Path]) -> set[Path]:
-    """``found`` and the Python files below a folder whose modules a module refers to, directly or by their content."""
+    """``found`` and the Python files below a folder whose modules a module refers to, directly or by their content.
+
+    Python's library, installed packages and xalign do not count, although the folder may contain them.
+    """
+    paths = (Path(place) for name, place in sysconfig.get_paths().items() if name.endswith("lib"))
+    installed = [place for place in (*paths, *_folders()) if place.is_relative_to(folder)]
     for value in [] if module is None else [*vars(module).values()]:
         other = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
         file = Path(getattr(other, "__file__", None) or "")
-        if file.suffix == ".py" and file not in found and file.is_relative_to(folder):
+        near = file.suffix == ".py" and file not in found and file.is_relative_to(folder)
+        if near and not any(map(file.is_relative_to, installed)):
             found.add(file)
             _imported(other, folder, found)
     return found

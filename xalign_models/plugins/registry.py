@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,9 +123,10 @@ class Registry(Mapping[str, Value]):
         self._transient = tuple(self._entries)[lasting:]
 
     def _import_home(self) -> None:
-        if self.kind in HOMES:
+        home = HOMES.get(self.kind)
+        if home and home not in sys.modules:
             with built_in():
-                import_module(HOMES[self.kind])
+                import_module(home)
 
 
 def _is_again(old: Any, new: Any) -> bool:
