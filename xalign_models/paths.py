@@ -13,9 +13,12 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, ModelError
 
 logger = logging.getLogger(__name__)
+
+MARKERS = {"modules.json": "is not a model", "map.json": "holds no maps"}
+"""Files that make a directory one of ours, and what it is without them."""
 
 
 def cache_dir() -> Path:
@@ -105,12 +108,16 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_directory(final: Path) -> Iterator[Path]:
+def atomic_directory(final: Path, marker: str | None = None) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
+
+    A user's directory needs a ``marker``, without which :func:`require_replaceable` refuses to replace it.
 
     The two are exchanged in one step where the system can do that. Elsewhere the old directory is renamed first, and
     after a kill between the two renames :func:`restore` puts the new one in place. The last of several writers wins.
     """
+    if marker:
+        require_replaceable(final, marker)
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
     temporary = holder / "new"
@@ -127,18 +134,23 @@ def atomic_directory(final: Path) -> Iterator[Path]:
         shutil.rmtree(holder, ignore_errors=True)
 
 
-def occupied(directory: Path, marker: str) -> str | None:
-    """Why a directory must not be replaced; None if it may be.
+def require_replaceable(directory: Path, marker: str, option: str = "") -> None:
+    """Refuse to replace anything but an empty directory or one that has the file ``marker`` and is no git repository.
 
-    It may be replaced if it is missing or empty, or if it has the file ``marker`` and is no git repository.
+    Raises:
+        ModelError: Something else is there; the message names the option, if any.
     """
     if not os.path.lexists(directory):
-        return None
+        return
     if not directory.is_dir():
-        return "it is a file"
-    if (directory / ".git").exists():
-        return "it is a git repository"
-    return None if (directory / marker).is_file() or not any(directory.iterdir()) else "it has other content"
+        reason = "it is a file"
+    elif (directory / ".git").exists():
+        reason = "it is a git repository"
+    elif (directory / marker).is_file() or not any(directory.iterdir()):
+        return
+    else:
+        reason = "it has other content"
+    raise ModelError(f"{option} {directory} exists and {MARKERS[marker]}: {reason}; choose a new directory.".lstrip())
 
 
 def final_of(holder: Path) -> Path:

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
 from xalign_models.errors import ModelError
+from xalign_models.paths import require_replaceable
 from xalign_models.specs import Unknown
 
 
@@ -57,8 +58,8 @@ def export(
 
     if folder is None and graph is None:
         raise ModelError("Say what to write: add --numpy DIR or --onnx FILE.")
-    if folder and folder.exists() and not (folder / "map.json").is_file():
-        raise ModelError(f"--numpy {folder} exists and holds no maps; choose a new directory.")
+    if folder:
+        require_replaceable(folder, "map.json", "--numpy")
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
     for path, write in ((folder, export_numpy), (graph, export_onnx)):
         if path is not None:

@@ -52,10 +52,11 @@ def export_numpy(maps: Maps, directory: str | Path) -> None:
     """Write ``map.json``, ``map.safetensors`` and ``apply_map.py``, which needs numpy and safetensors alone.
 
     Raises:
+        ModelError: The directory has other content than maps.
         OSError: The directory cannot be written.
     """
     arrays = {name: np.ascontiguousarray(stack.numpy()) for name, stack in maps.aligned.state_dict().items()}
-    with atomic_directory(Path(directory)) as folder:
+    with atomic_directory(Path(directory), "map.json") as folder:
         save_file(arrays, folder / "map.safetensors")
         text = json.dumps(settings(maps), indent=1, ensure_ascii=False) + "\n"
         (folder / "map.json").write_text(text, encoding="utf-8")

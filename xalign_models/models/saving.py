@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
-from xalign_models.paths import atomic_directory, occupied
+from xalign_models.paths import atomic_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,13 +66,11 @@ def save(
         raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
     if model.xalign_spec.backbone.trust_remote_code:
         raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
-    if content := occupied(directory, "modules.json"):
-        raise ModelError(f"{directory} exists and is not a model: {content}; choose a new directory.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else model
     try:
-        with atomic_directory(directory) as temporary:
+        with atomic_directory(directory, "modules.json") as temporary:
             with quiet():
                 SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
             for name, content in (files or {}).items():

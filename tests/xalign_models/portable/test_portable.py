@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import xalign_models
 from xalign_models.alignments import make
-from xalign_models.errors import AlignmentError, FileError, LanguageError
+from xalign_models.errors import AlignmentError, FileError, LanguageError, ModelError
 from xalign_models.models.api import set_language_handling
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.exporting import export_numpy, export_onnx
@@ -86,6 +86,17 @@ np.save("mapped.npy", Map.load("service").transform(np.load("raw.npy"), {CODES!r
     subprocess.run([sys.executable, "-c", code], check=True, cwd=workdir)
     np.testing.assert_allclose(np.load("mapped.npy"), encoded(model), atol=1e-6)
     assert len((workdir / "service" / "apply_map.py").read_text().splitlines()) < 100
+
+
+def test_an_export_replaces_nothing_but_an_export(saved, workdir):
+    saved("centered")
+    for _ in range(2):
+        export_numpy(load_maps("saved"), "exported")
+    (workdir / "mine").mkdir()
+    (workdir / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(ModelError, match="mine exists and holds no maps: it has other content"):
+        export_numpy(load_maps("saved"), "mine")
+    assert (workdir / "mine" / "thesis.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("folder", ["saved", "exported"])
