@@ -25,7 +25,8 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
         LanguageError: A code is unknown.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
-    given = [code_of(row.get("lang") if isinstance(row, dict) else None) or code_of(lang) for row in inputs]
+    common = code_of(lang)
+    given = [code_of(row.get("lang") if isinstance(row, dict) else None) or common for row in inputs]
     return texts, [
         Unidentified.of(text) if code == "auto" else None if code is None else canonical(code)
         for text, code in zip(texts, given, strict=True)

@@ -253,7 +253,7 @@ def _made(spec: ModelSpec) -> str:
 def _commands(paper: Paper) -> Iterator[list[str]]:
     """A fit for each model that is not registered, and the scoring of all in the languages of the table."""
     from xalign_models.models.catalogue import specs
-    from xalign_models.models.names import slug
+    from xalign_models.models.names import label_of
 
     scored = []
     for row, spec in _specs(paper):
@@ -262,8 +262,9 @@ def _commands(paper: Paper) -> Iterator[list[str]]:
             scored[-1] = spec.backbone.model
         elif row.name not in specs() and spec is not None and (fit := spec.alignment) is not None:
             scored[-1] = "models/" + row.name.removeprefix("xalign/")
-            default = slug("-".join([fit.method, *(str(value) for _, value in fit.params)]))
-            named = fit.label != default or not _HASH.search(spec.data)  # without a label, `fit` adds a hash
+            named = fit.label != label_of(fit.method, dict(fit.params)) or not _HASH.search(
+                spec.data
+            )  # without a label, `fit` adds a hash
             yield [
                 *("xalign", "fit", fit.method, "--backbone", spec.backbone.model),
                 *(("--label", fit.label) if named else ()),

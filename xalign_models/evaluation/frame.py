@@ -1,5 +1,6 @@
 """Scores as a data frame: ``xalign run`` in Python."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from xalign_models.store import open_store
 
 
 def evaluate(
-    models: str | SentenceTransformer | Sequence[str | SentenceTransformer],
+    models: str | Path | SentenceTransformer | Sequence[str | Path | SentenceTransformer],
     tasks: str | AbsTask | Sequence[str | AbsTask],
     *,
     languages: Collection[str] | None = None,
@@ -56,7 +57,9 @@ def evaluate(
         return list(values) if isinstance(values, list | tuple) else [values]
 
     codes = None if languages is None else [canonical(code) for code in languages]
-    ready = [model if isinstance(model, str) else as_mteb(model, device=device) for model in listed(models)]
+    ready = [
+        os.fspath(model) if isinstance(model, str | Path) else as_mteb(model, device=device) for model in listed(models)
+    ]
     outcomes = run(
         ready,
         listed(tasks),

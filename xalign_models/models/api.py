@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from xalign_models.models.building import build, encoder_of, load_encoder, open_
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
-from xalign_models.models.names import Located, find_spec, slug
+from xalign_models.models.names import Located, find_spec, label_of, slug
 from xalign_models.recommend import judging
 from xalign_models.recommend.candidates import Candidate, candidates
 from xalign_models.recommend.card import CardRow
@@ -92,9 +91,6 @@ def fit(
         True
     """
     card: Sequence[CardRow] = ()
-    backbone, languages = os.fspath(backbone), languages.split(",") if isinstance(languages, str) else languages
-    if limit is not None and limit < 1:
-        raise AlignmentError(f"limit={limit}: give 1 or more rows, or None for all.")
     common: dict[str, Any] = {
         "backbone": backbone, "corpus": corpus, "languages": languages, "overrides": overrides,
     }  # fmt: skip
@@ -120,7 +116,7 @@ def fit(
 
 def recommend(
     *,
-    backbone: str,
+    backbone: str | Path,
     corpus: str | Sequence[str],
     languages: Collection[str] | None = None,
     pivot: str = "eng-Latn",
@@ -242,7 +238,7 @@ def harm_card(spec: ModelSpec, *, backbone: str, **options: Any) -> tuple[CardRo
 def aligned_spec(
     method: str,
     *,
-    backbone: str,
+    backbone: str | Path,
     corpus: str | Sequence[str] | None = None,
     languages: Collection[str] | None = None,
     limit: int | None = None,
@@ -254,9 +250,11 @@ def aligned_spec(
 
     Raises:
         ModelError: The backbone is unknown or aligned already, or the label is invalid.
-        AlignmentError: The method or a parameter is unknown.
+        AlignmentError: The method or a parameter is unknown, or the limit is below 1.
     """
     alignments.make(method, **params)
+    if limit is not None and limit < 1:
+        raise AlignmentError(f"limit={limit}: give 1 or more rows, or None for all.")
     if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
         raise ModelError(f"--label {label!r}: use letters, digits, '.', '-' and single '_' only.")
     base = find_spec(backbone, **(overrides or {}))
@@ -269,11 +267,9 @@ def aligned_spec(
             raise AlignmentError(f"{method} has no default text; name a corpus, e.g. --corpus ntrex.")
         corpora, limit = default.corpora, limit or default.limit
         languages = languages or default.languages
-    codes = None if languages is None else tuple(dict.fromkeys(canonical(code) for code in languages))
-    values = [str(value) for value in params.values()]
-    alignment = AlignmentSpec(
-        label or slug("-".join([method, *values])), method, tuple(params.items()), corpora, limit, codes
-    )
+    listed = languages.split(",") if isinstance(languages, str) else languages
+    codes = None if listed is None else tuple(dict.fromkeys(canonical(code) for code in listed))
+    alignment = AlignmentSpec(label or label_of(method, params), method, tuple(params.items()), corpora, limit, codes)
     spec = ModelSpec(base.backbone, alignment)
     registered = catalogue.specs().get(spec.name)
     if registered is not None and registered.alignment == alignment:
@@ -293,7 +289,7 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
             module.default_lang = code
 
 
-def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
+def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
     """A model as an mteb encoder, which passes the language of each text to the alignment.
 
     Args:
@@ -312,7 +308,7 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
         >>> encoder.encode_texts(["Good morning", "Guten Morgen"], ["eng-Latn", "deu-Latn"]).shape[0]
         2
     """
-    if isinstance(model, str):
+    if isinstance(model, str | Path):
         return load_encoder(model, device=device)
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)

@@ -110,7 +110,7 @@ def build(
 
 
 def load_encoder(
-    model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any
+    model: str | Path | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any
 ) -> XAlignEncoder:
     """A model as an mteb encoder.
 
@@ -127,7 +127,7 @@ def load_encoder(
     from xalign_models.models.encoder import XAlignEncoder
 
     device = pick_device(device, several=True)
-    located = locate(model, **overrides) if isinstance(model, str) else Located(model)
+    located = Located(model) if isinstance(model, ModelSpec) else locate(model, **overrides)
     if card := located.saved:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         namespace = located.namespace  # before the weights are opened

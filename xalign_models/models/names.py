@@ -1,8 +1,9 @@
 """Finds the spec of a model that the user names, without opening weights, text or network."""
 
 import dataclasses
+import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def list_models() -> list[str]:
     return sorted(catalogue.specs())
 
 
-def locate(model: str, **overrides: Any) -> Located:
+def locate(model: str | Path, **overrides: Any) -> Located:
     """Locate a model by name, directory or hub id, and read the card of a directory.
 
     Args:
@@ -94,6 +95,7 @@ def locate(model: str, **overrides: Any) -> Located:
     Raises:
         ModelError: The model is unknown, or a saved one got overrides.
     """
+    model = os.fspath(model)
     changes = {field: value for field, value in overrides.items() if value is not None}
     changes |= trust_in(model, changes.pop("trust_remote_code", ()))
     located = _located(model)
@@ -177,7 +179,7 @@ def _in_directory(directory: Path) -> Located:
     return Located(spec, card)
 
 
-def find_spec(model: str, **overrides: Any) -> ModelSpec:
+def find_spec(model: str | Path, **overrides: Any) -> ModelSpec:
     """The spec of a registered name, of a directory that ``save`` wrote, or of any other backbone, unaligned.
 
     Arguments and errors are those of :func:`locate`.
@@ -200,6 +202,11 @@ def trained_specs() -> dict[str, ModelSpec]:
     cards = [read_card(folder) for folder in folders if folder.is_dir()]
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
+
+
+def label_of(method: str, params: Mapping[str, Any]) -> str:
+    """The first part of a model's name unless the user gives one: the method and its parameters' values."""
+    return slug("-".join([method, *map(str, params.values())]))
 
 
 def slug(text: str) -> str:

@@ -89,8 +89,7 @@ def analyse(request: Request) -> Findings:
             study.add("means", pd.DataFrame([scores(*others)]).round(2), index=unit, queries=way)
     return study.findings(
         f"In percent; means are over {len(texts) - 1} languages, 95% intervals over questions. Gains are over the "
-        "index's model. "
-        f"{fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
+        f"index's model. {fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."
     )
 
 

@@ -192,6 +192,8 @@ def test_gaps_and_columns_of_tables_are_taken(tiny_model, text):
 def test_a_limit_below_one_is_refused(tiny_model, text, limit):
     with pytest.raises(AlignmentError, match=f"limit={limit}: give 1 or more"):
         xalign_models.fit("lsar", backbone=str(tiny_model), corpus=f"own:{text}", limit=limit)
+    with pytest.raises(AlignmentError, match=f"limit={limit}: give 1 or more"):
+        api.recommend(backbone=tiny_model, corpus=f"own:{text}", languages="de,en", limit=limit)
 
 
 def test_files_can_be_read_by_others(saved):
