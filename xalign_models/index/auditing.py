@@ -100,9 +100,9 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     spread = np.quantile(np.concatenate(norms), [0, 0.5, 1])
     facts |= zip(("least norm", "median norm", "greatest norm"), np.round(spread, 4).tolist(), strict=True)
     codes = np.array([code for rows in kept for code in languages_of(rows, lang)])
-    ids, listed = ([value for rows in kept for value in getattr(rows, side) or ()] for side in ("ids", "texts"))
+    names, listed = ([value for rows in kept for value in getattr(rows, side) or ()] for side in ("names", "texts"))
     vectors = np.concatenate([rows.vectors for rows in kept]).astype(np.float32)
-    return Sample(Rows(ids, vectors, listed or None), codes, facts)
+    return Sample(Rows(names, vectors, listed or None), codes, facts)
 
 
 def contents(sample: Sample, seed: int = 0) -> Tables:

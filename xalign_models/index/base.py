@@ -22,9 +22,9 @@ SUFFIX = "_xalign"
 """Ending of the name of a second column; no other column is ever dropped."""
 USUAL = {
     "vector": NAMES,
-    "text": ("text", "content", "document", "chunk", "page_content"),
-    "lang": ("lang", "language"),
-    "id": ("id", "_id", "uuid"),
+    "text": ("text", "content", "document", "chunk", "page_content", "texts"),
+    "lang": ("lang", "language", "langs", "languages"),
+    "id": ("id", "_id", "uuid", "ids"),
 }
 STORES = {"lancedb": "lance:Lance", "qdrant": "qdrant:Qdrant", "postgresql": "postgres:Postgres"}
 FILES = {".parquet": "files:Parquet", ".npz": "files:Npz", ".faiss": "faiss:Faiss"}
@@ -55,9 +55,9 @@ class Columns:
             raise FileError(f"{source}: which column has the role {role}? Name one of {', '.join(names)} by {option}.")
         return found[0] if found else ""
 
-    def sides(self, names: Iterable[str], source: str) -> list[str]:
-        """The columns of texts and of languages."""
-        return [self.pick(role, [*names], source) for role in ("text", "lang")]
+    def sides(self, names: Iterable[str], source: str, *more: str) -> list[str]:
+        """The columns of texts, of languages, and of more roles."""
+        return [self.pick(role, [*names], source) for role in ("text", "lang", *more)]
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,28 @@ class Rows:
     """Rows of a store.
 
     Attributes:
-        ids: Their ids, or their numbers in a file.
+        ids: Their ids, or their numbers, from 0, in a file.
         vectors: (n, d); NaN where a row has none.
         texts: Their texts, or None if the store has none.
         langs: Their languages as the store writes them, or None if it has none.
+        keys: The ids that a file has in a column, which may repeat, or None.
     """
 
     ids: Sequence[Any]
     vectors: AnyFloats
     texts: Sequence[str | None] | None = None
     langs: Sequence[str | None] | None = None
+    keys: Sequence[Any] | None = None
 
     def take(self, places: npt.NDArray[np.integer]) -> Rows:
         """Rows by their places (m,) in the batch."""
-        sides = (side and [side[place] for place in places] for side in (self.texts, self.langs))
+        sides = (side and [side[place] for place in places] for side in (self.texts, self.langs, self.keys))
         return Rows([self.ids[place] for place in places], self.vectors[places], *sides)
+
+    @property
+    def names(self) -> Sequence[Any]:
+        """What the user calls the rows: their keys, else their ids."""
+        return self.keys or self.ids
 
     @property
     def usable(self) -> Mask:
@@ -184,6 +191,8 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
             f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
             "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."
         )
+    if scheme != "postgresql" and "://" not in rest and not (path := Path(rest if place else source)).exists():
+        raise FileError(f"{path} does not exist.")
     module, _, name = home.partition(":")
     kind = getattr(import_module(f"xalign_models.index.{module}"), name)
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)

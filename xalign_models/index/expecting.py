@@ -95,7 +95,9 @@ def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
 
 
 def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
-    """The user's queries: JSON lines with ``text``, ``lang`` and the ``id`` of a relevant row of the index.
+    """The user's queries: JSON lines with ``text``, ``lang`` and an ``id``, whose rows are relevant.
+
+    An id is that of the store or of a file's column of ids, else the row's number, from 0.
 
     Raises:
         DataError: A line has another form, or no line names a row of the index.
@@ -103,14 +105,15 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     records, damaged = read_log(path)
     if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
         raise DataError(f'{path}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.')
-    place = {str(key): number for number, key in enumerate(sample.rows.ids)}
+    places: dict[str, list[int]] = {}
+    for number, key in enumerate(sample.rows.ids):
+        places.setdefault(str(key), []).append(number)
     found: dict[tuple[str, str], list[int]] = {}
     for record in records:
-        if str(record["id"]) in place:
-            query = str(record["text"]), canonical(str(record["lang"]))
-            found.setdefault(query, []).append(place[str(record["id"])])
+        if rows := places.get(str(record["id"])):
+            found.setdefault((str(record["text"]), canonical(str(record["lang"]))), []).extend(rows)
     if not found:
-        raise DataError(f"{path} names no id of a row of the index.")
+        raise DataError(f"{path} names no id of a row of the index; its first id is {sample.rows.ids[0]}.")
     targets = np.full((len(found), max(map(len, found.values()))), -1)
     for number, rows in enumerate(found.values()):
         targets[number, : len(rows)] = rows
@@ -134,6 +137,7 @@ def expect(
     Raises:
         XAlignError: Text is missing, or the vectors have another dimension than the model's.
     """
+    judged = own_queries(recipe, queries, sample) if queries else None
     text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
     roles = []
     for prompt in recipe.role_prompts():
@@ -141,7 +145,7 @@ def expect(
         roles.append({code: (rows, vectors[ENGLISH]) for code, rows in vectors.items() if code != ENGLISH})
     if (dim := vectors[ENGLISH].shape[1]) != sample.rows.vectors.shape[1]:
         raise ModelError(f"The index has dimension {sample.rows.vectors.shape[1]}, and {recipe.spec.name} {dim}.")
-    judged = own_queries(recipe, queries, sample) if queries else passages(recipe, held, sample)
+    judged = judged or passages(recipe, held, sample)
     return [_expected(candidate, roles, judged) for candidate in (PLAIN, *candidates(len(text)))]
 
 

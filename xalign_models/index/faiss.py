@@ -26,12 +26,13 @@ class Faiss(Staged):
         except RuntimeError as error:
             raise FileError(f"{path} is not a FAISS index ({one_line(error)[-100:]}).") from None
         self.inner = faiss.downcast_index(self.index.index) if hasattr(self.index, "id_map") else self.index
+        self.ids = faiss.vector_to_array(self.index.id_map).tolist() if self.inner is not self.index else []
         if hasattr(self.inner, "make_direct_map"):
             self.inner.make_direct_map()
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():
             raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")
-        self.sides = columns.sides(self.table.column_names if self.table is not None else (), str(columns.texts))
+        self.sides = columns.sides(self.table.column_names if self.table is not None else (), str(columns.texts), "id")
 
     def count(self) -> int:
         return int(self.index.ntotal)
@@ -40,6 +41,7 @@ class Faiss(Staged):
         for start in range(0, self.count(), ROWS):
             size = min(ROWS, self.count() - start)
             sides = [self.table.column(name).slice(start, size).to_pylist() if name else None for name in self.sides]
+            sides[-1] = sides[-1] or (self.ids[start : start + size] if self.ids else None)
             yield Rows(range(start, start + size), self.inner.reconstruct_n(start, size), *sides)
 
     def _save(self, path: Path, vectors: Float32) -> None:

@@ -3,6 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,6 @@ class Staged(Index):
     """
 
     def __init__(self, path: Path, column: str) -> None:
-        if not path.is_file():
-            raise FileError(f"{path} does not exist.")
         self.path, self.column = path, column
         self.output = path.with_name(f"{path.stem}{SUFFIX}{path.suffix}")
         self.stage, self.state = (path.with_name(f".{path.name}{SUFFIX}.{ending}") for ending in ("npy", "json"))
@@ -43,7 +42,7 @@ class Staged(Index):
             if rows.ids[-1] >= start:
                 here = rows.take(np.arange(max(0, start - rows.ids[0]), len(rows.ids)))
                 vectors = np.lib.format.open_memmap(self.stage, "r")[here.ids] if second else here.vectors
-                yield Rows(here.ids, vectors, here.texts, here.langs)
+                yield replace(here, vectors=vectors)
 
     @abstractmethod
     def _rows(self) -> Iterator[Rows]:
@@ -86,7 +85,7 @@ class Parquet(Staged):
     def __init__(self, path: Path, columns: Columns) -> None:
         self.schema = open_parquet(path).schema_arrow
         super().__init__(path, vector_column(self.schema, path, columns.vector))
-        self.sides = columns.sides(self.schema.names, str(path))
+        self.sides = columns.sides(self.schema.names, str(path), "id")
 
     def count(self) -> int:
         return int(open_parquet(self.path).metadata.num_rows)
@@ -114,7 +113,7 @@ class Npz(Staged):
         self.arrays = read_npz(path)
         matrices = [name for name, array in self.arrays.items() if array.ndim == 2]
         super().__init__(path, columns.pick("vector", matrices, str(path), needed=True))
-        self.sides = columns.sides(self.arrays, str(path))
+        self.sides = columns.sides(self.arrays, str(path), "id")
         if wrong := [name for name in self.sides if name and self.arrays[name].shape != (self.count(),)]:
             raise FileError(f"{path}: the array {wrong[0]} must have one value for each of {self.count()} vectors.")
 

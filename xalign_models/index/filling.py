@@ -33,7 +33,11 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
     codes, texts = rows.langs or [None] * len(rows.ids), rows.texts or [None] * len(rows.ids)
     if not all(code or lang or text for code, text in zip(codes, texts, strict=True)):
         raise LanguageError("Some rows have neither a language nor a text; give --lang-column or --lang.")
-    given = [canonical(str(code or lang)) if code or lang else None for code in codes]
+    other = canonical(lang) if lang else None
+    try:
+        given = [canonical(str(code)) if code else other for code in codes]
+    except LanguageError as error:
+        raise LanguageError(f"{error} A row has this language; correct it, or name the right --lang-column.") from None
     unknown = [str(text)[:LETTERS] for code, text in zip(given, texts, strict=True) if code is None]
     found = iter(identify(unknown, identifiable()) if unknown else ())
     return [code or next(found).language for code in given]

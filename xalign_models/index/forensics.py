@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from xalign_models.errors import ModelError
+from xalign_models.index.base import Rows
 from xalign_models.linalg.arrays import Float32, Mask
 from xalign_models.models.recipe import ROLES, Recipe
 from xalign_models.ranking.ranks import normalise
@@ -18,6 +20,8 @@ chance or more, and rows of two models at most 1.2 times, by measurements on two
 """
 CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
 """Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
+AGAIN = 64
+"""Maximum number of texts that are encoded again."""
 
 
 def foreign(vectors: Float32, seed: int = 0) -> Mask:
@@ -44,11 +48,43 @@ def encode(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], prompt: s
     return np.concatenate(parts)[np.argsort([place for places in rows.values() for place in places])]
 
 
-def encoded_again(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], vectors: Float32) -> list[dict[str, Any]]:
+def cosines_again(recipe: Recipe, rows: Rows, codes: Any) -> Float32:
+    """Cosines (k, m) of the stored vectors of at most 64 texts with those that the model gives under its k prompts.
+
+    Raises:
+        ModelError: The model has another dimension.
+    """
+    texts = rows.texts or ()
+    some = np.random.default_rng(0).permutation([place for place, text in enumerate(texts) if text])[:AGAIN].astype(int)
+    listed, stored = [str(texts[place]) for place in some], normalise(rows.vectors[some])
+    found = []
+    for prompt in prompts_of(recipe) if listed else ():
+        again = encode(recipe, listed, codes[some].tolist(), prompt)
+        if again.shape[1] != stored.shape[1]:
+            raise ModelError(f"The index has dimension {stored.shape[1]}, and {recipe.spec.name} {again.shape[1]}.")
+        found.append((normalise(again) * stored).sum(axis=1))
+    return np.array(found)
+
+
+def prompts_of(recipe: Recipe) -> dict[str, str]:
+    """The roles by the text of their prompts."""
+    return {recipe.backbone.prompts.get(name, ""): name for name in reversed(ROLES)}
+
+
+def require_made_by(recipe: Recipe, rows: Rows, codes: Any, least: float = SAME) -> None:
+    """Refuse rows with texts whose stored vectors, in the median, are below a cosine with the model's.
+
+    Raises:
+        ModelError: They are another model's.
+    """
+    cosines = cosines_again(recipe, rows, codes)
+    if cosines.size and np.median(cosines.max(axis=0)) < least:
+        raise ModelError(f"The vectors are not those of {recipe.spec.name}; `xalign index audit` shows whose they are.")
+
+
+def encoded_again(recipe: Recipe, cosines: Float32) -> list[dict[str, Any]]:
     """Number of rows by the model's prompt that gives the stored vector, or that none gives, with their cosines."""
-    names = {recipe.backbone.prompts.get(name, ""): name for name in reversed(ROLES)}
-    stored = normalise(vectors)
-    cosines = np.array([(normalise(encode(recipe, texts, codes, text)) * stored).sum(axis=1) for text in names])
+    names = prompts_of(recipe)
     best, listed = cosines.max(axis=0), [*names.values(), "none: another model or version"]
     which = np.where(best < SAME, len(names), cosines.argmax(axis=0))
     return [

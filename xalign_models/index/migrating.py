@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.errors import DataError, ModelError
+from xalign_models.errors import DataError
 from xalign_models.index.auditing import NEIGHBOURS, Sample
-from xalign_models.index.forensics import encode
+from xalign_models.index.forensics import encode, require_made_by
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import migration
 from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import nearest_others, normalise
-from xalign_models.vectors.transfer import SAME
 
-TEXTS, LEAST, CHECKED = 2000, 100, 32
-"""Texts of the index that the new model encodes, at most and at least, and that the old one does, to know its own."""
+TEXTS, LEAST = 2000, 100
+"""Texts of the index that the new model encodes, at most and at least."""
 LEVEL, WANTED = 0.1, 0.3
 """Share of queries whose loss may exceed the bound, and the bound that encoding some rows first should reach."""
 
@@ -48,9 +47,7 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
     if len(texts) < LEAST:
         raise DataError(f"A map between models needs {LEAST} texts of the index; it has {len(texts)}.")
     stored, prompts = normalise(sample.rows.vectors), new.role_prompts()
-    again = encode(old, texts[:CHECKED], codes[:CHECKED], old.role_prompts()[-1])
-    if again.shape[1] != stored.shape[1] or np.median((normalise(again) * stored[:CHECKED]).sum(axis=1)) < SAME:
-        raise ModelError(f"The vectors are not those of {old.spec.name}; `xalign index audit` shows whose they are.")
+    require_made_by(old, sample.rows, sample.codes)
     queries, documents = (normalise(encode(new, texts, codes, prompt)) for prompt in (prompts[0], prompts[-1]))
     held = np.random.default_rng(0).permutation(len(texts)) % 2 == 1
     layers = migration.fit_map(method, stored[~held], documents[~held])

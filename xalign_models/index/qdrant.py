@@ -1,6 +1,7 @@
 """Qdrant: the second column is a named vector of the same collection."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from xalign_models.errors import FileError
@@ -17,7 +18,10 @@ class Qdrant(Index):
     def __init__(self, place: str, collection: str, columns: Columns) -> None:
         from qdrant_client import QdrantClient
 
-        self.client = QdrantClient(url=place) if "://" in place else QdrantClient(path=place)
+        local = "://" not in place
+        if local and not (Path(place) / "meta.json").is_file():  # the client would make a new store here
+            raise FileError(f"{place} is no directory of Qdrant's local mode.")
+        self.client = QdrantClient(path=place) if local else QdrantClient(url=place)
         self.collection = collection
         if not self.client.collection_exists(collection):
             self.client.close()

@@ -12,7 +12,7 @@ from xalign_models.index import expecting, migrating
 from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import fill, languages_of
-from xalign_models.index.forensics import encoded_again
+from xalign_models.index.forensics import cosines_again, encoded_again, require_made_by
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
 from xalign_models.models.building import open_recipe
@@ -27,8 +27,9 @@ from xalign_models.vectors.applying import in_turn
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 """Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""
-AGAIN = 64
-"""Number of the index's texts that an audit encodes again."""
+ALIKE = 0.9
+"""Least median cosine of the index's vectors with the model's for a fix: the texts may lack what was encoded with them,
+such as a title."""
 
 
 def open_model(model: str, device: str | None = None) -> Recipe:
@@ -53,11 +54,8 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
     tables = contents(sample)
     if recipe is None:
         return tables
-    if texts := sample.rows.texts:
-        some = np.random.default_rng(0).permutation(len(texts))[:AGAIN]
-        codes, vectors = sample.codes[some].tolist(), sample.rows.vectors[some]
-        again = encoded_again(recipe, [str(texts[row]) for row in some], codes, vectors)
-        tables[f"{len(some)} texts encoded again by {recipe.spec.name}"] = again
+    if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
+        tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
     rows = expecting.expect(sample, recipe, **text)
     tables["Recall@10 to expect of each method, in percent"] = [row.cells() for row in rows]
     tables["Recommended"] = [expecting.best(rows).cells()]
@@ -77,13 +75,15 @@ def fix(
         The method, the number of rows, and how many of them have no vector that could be mapped.
 
     Raises:
-        ModelError: The second column or the folder belongs to another run, or no method is better than none.
+        ModelError: The second column or the folder belongs to another run, the vectors are not the model's, or no
+            method is better than none.
         XAlignError: As for :func:`expecting.expect`, or a write failed.
     """
     asked = {"source": index.source, "column": index.column, "model": model, "method": method, "corpus": corpus}
     recipe = open_model(model, device)
     if _is_new(index, output, asked):
         sample, chosen = gather(index, lang), Candidate(method)
+        require_made_by(recipe, sample.rows, sample.codes, ALIKE)
         if method == "auto":
             chosen = expecting.best(expecting.expect(sample, recipe, corpus, limit, queries)).candidate
         if chosen == PLAIN:
@@ -148,5 +148,5 @@ def migrate(
     with (output / FIRST).open("w", encoding="utf-8") as file:
         for rows in index.rows():
             short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])
-            file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).ids)
+            file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).names)
     return record, total, skipped

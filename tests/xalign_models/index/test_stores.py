@@ -150,8 +150,18 @@ def test_rows_without_a_usable_vector_are_left_out(tmp_path, request):
 def test_an_unknown_source_is_refused(tmp_path):
     with pytest.raises(ModelError, match="no index that can be read"):
         open_index("elastic:host#docs")
-    with pytest.raises(FileError, match="cannot be read|does not exist"):
+    with pytest.raises(FileError, match="does not exist"):
         open_index(str(tmp_path / "none.parquet"))
+
+
+@pytest.mark.parametrize("store", ["lancedb", "qdrant"])
+def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path, store):
+    pytest.importorskip({"qdrant": "qdrant_client"}.get(store, store))
+    (tmp_path / "notes").mkdir()
+    for name in ("none", "notes"):
+        with pytest.raises(FileError):
+            open_index(f"{store}:{tmp_path / name}#docs")
+    assert [path.name for path in tmp_path.rglob("*")] == ["notes"]
 
 
 def test_a_column_that_does_not_exist_is_named(stored):

@@ -86,21 +86,28 @@ def test_audit_compares_methods_and_names_the_prompt(documents, xalign, workdir,
         assert re.search(rf"<h2>{re.escape(html.escape(title))}</h2>\n<p>[A-Z].+\.</p>", text), title
 
 
-def test_queries_of_the_user_set_the_recall(documents, xalign, workdir, tiny_model, request):
-    """A row's own text as its query is found in the same language, whatever the method."""
+@pytest.mark.parametrize("store", ["parquet", "faiss"])
+def test_queries_of_the_user_set_the_recall(store, documents, xalign, workdir, tiny_model, request):
+    """A row's own text as its query is found in the same language, whatever the method; ids are those of the file."""
+    documents.ids = [f"row {key}" for key in documents.ids]
     source, _ = PUT["parquet"](documents, workdir, request)
     lines = [
         json.dumps({"text": text, "lang": code, "id": key})
-        for key, (text, code) in enumerate(zip(documents.texts, documents.langs, strict=True))
+        for key, text, code in zip(documents.ids, documents.texts, documents.langs, strict=True)
     ]
+    if store == "faiss":
+        source = (PUT["faiss"](documents, workdir, request)[0], "--texts", "texts.parquet")
+    else:
+        source = (source,)
     (workdir / "q.jsonl").write_text("\n".join(lines[::5]) + "\n")
-    status, out, _ = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--json", "--queries", "q.jsonl")
+    command = ("index", "audit", *source, "--model", tiny_model, *OPTIONS, "--queries", "q.jsonl")
+    status, out, _ = xalign(*command, "--json")
     assert status == 0
     methods = next(rows for title, rows in json.loads(out).items() if "expect" in title)
     assert methods[0]["same language"] == 100.0
     assert methods[0]["across"] is None
     (workdir / "q.jsonl").write_text('{"text": "a", "lang": "de"}\n')
-    status, _, err = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--queries", "q.jsonl")
+    status, _, err = xalign(*command)
     assert status == 2
     assert "one per relevant row" in err[0]
 
@@ -125,12 +132,30 @@ def test_migrate_predicts_a_new_models_vectors_and_lists_rows_to_encode_first(
     assert status == 2
 
 
-def test_an_index_of_another_model_is_not_migrated(documents, xalign, workdir, tiny_model, request):
+@pytest.mark.parametrize("command", [("migrate", "--to", "MODEL", "--from"), ("fix", *OPTIONS, "--model")])
+def test_an_index_of_another_model_is_left_alone(command, documents, xalign, workdir, tiny_model, request):
     documents.vectors = np.random.default_rng(0).standard_normal(documents.vectors.shape).astype(np.float32)
     source, _ = PUT["parquet"](documents, workdir, request)
-    status, _, err = xalign("index", "migrate", source, "--from", tiny_model, "--to", tiny_model, "-o", "moved")
+    words = [str(tiny_model) if word == "MODEL" else word for word in command]
+    status, _, err = xalign("index", *words, tiny_model, source, "-o", "moved")
     assert status == 2
     assert "not those of" in err[0]
+    assert not (workdir / "moved").exists()
+    assert open_index(source).written() is None
+
+
+def test_a_language_that_does_not_exist_and_rows_without_text(documents, xalign, workdir, tiny_model, request):
+    documents.texts = [None, "", *documents.texts[2:]]
+    source, _ = PUT["parquet"](documents, workdir, request)
+    _, out, _ = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--json")
+    (again,) = [rows for title, rows in json.loads(out).items() if "encoded again" in title]
+    assert [row["prompt"] for row in again] == ["default"]
+    documents.langs = ["klingon", *documents.langs[1:]]
+    source, _ = PUT["parquet"](documents, workdir, request)
+    status, _, err = xalign("index", "audit", source)
+    assert status == 2
+    assert "klingon" in err[0]
+    assert "--lang-column" in err[0]
 
 
 def test_rows_without_language_and_text_are_refused(workdir, xalign):
