@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
+EMBEDDINGS = ("input", "model", "lang", "prompt", "encoding_format", "dimensions", "user")
+SCORES = ("query", "documents", "query_lang", "document_lang", "rate", "model")
+"""The fields of requests."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,11 @@ class Server:
 
         return answer
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        """The JSON object of a request; a browser sends no JSON to another site without asking, so the type counts."""
+    async def _body(self, request: Request, *fields: str) -> dict[str, Any]:
+        """The JSON object of a request; a browser sends no JSON to another site without asking, so the type counts.
+
+        Fields other than ``fields`` are refused: a misspelt ``lang`` would otherwise change vectors without a word.
+        """
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise HTTPException(415, "The content type must be application/json.")
         content = bytearray()
@@ -153,6 +159,8 @@ class Server:
             if len(content) > self.limits.bytes:
                 raise HTTPException(413, f"The request is longer than {self.limits.bytes} bytes.")
         body: dict[str, Any] = parse_json(bytes(content), "the request")
+        if unknown := [name for name in body if name not in fields]:
+            raise HTTPException(400, f"The field {unknown[0]} is unknown; a request may have {', '.join(fields)}.")
         return body
 
     def _texts(self, value: Any, label: str) -> list[str]:
@@ -181,7 +189,7 @@ class Server:
         """The name of the request's prompt, from ``prompt`` or after the model's name; None for the default one."""
         named = str(body.get("model") or self.name)
         prompt = body.get("prompt") or named.removeprefix(self.name)[1:] or None
-        known = prompt is None or prompt in self.model.prompts
+        known = prompt is None or (isinstance(prompt, str) and prompt in self.model.prompts)
         if not (known and (named == self.name or named.startswith(f"{self.name}:"))):
             raise HTTPException(404, f"There is no such model or prompt; {', '.join(self._names())} are served.")
         return prompt
@@ -190,17 +198,17 @@ class Server:
         return [self.name, *(f"{self.name}:{prompt}" for prompt in self.model.prompts)]
 
     async def _embeddings(self, request: Request) -> Response:
-        body = await self._body(request)
-        texts, form = self._texts(body.get("input"), "input"), body.get("encoding_format", "float")
-        if form not in {"float", "base64"}:
+        body = await self._body(request, *EMBEDDINGS)
+        texts, form = self._texts(body.get("input"), "input"), body.get("encoding_format")
+        if form not in (None, "float", "base64"):  # a tuple, as it may be a list
             raise HTTPException(400, "encoding_format must be float or base64.")
         codes, prompt = self._languages(body.get("lang"), len(texts)), self._prompt(body)
-        if body.get("dimensions") not in {None, self.model.get_embedding_dimension()}:
+        if body.get("dimensions") not in (None, self.model.get_embedding_dimension()):
             raise HTTPException(400, f"dimensions must be {self.model.get_embedding_dimension()}, or left out.")
         vectors = np.asarray(await self._vectors(texts, codes, prompt), "<f4")
         data = [
             {"object": "embedding", "index": index,
-             "embedding": row.tolist() if form == "float" else base64.b64encode(row.tobytes()).decode()}
+             "embedding": base64.b64encode(row.tobytes()).decode() if form == "base64" else row.tolist()}
             for index, row in enumerate(vectors)
         ]  # fmt: skip
         tokens = sum(-(-len(text.encode("utf-8", "replace")) // 4) for text in texts)  # an estimate
@@ -209,7 +217,7 @@ class Server:
 
     async def _scores(self, request: Request) -> Response:
         """Cosines of a query and documents, standardised by their languages, against one threshold."""
-        body = await self._body(request)
+        body = await self._body(request, *SCORES)
         if self.thresholds is None:
             raise HTTPException(404, "The server has no thresholds; start it with --thresholds FILE.")
         if not is_number(rate := body.get("rate", 0.01)):

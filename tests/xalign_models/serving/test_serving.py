@@ -159,6 +159,8 @@ def test_a_bad_request_fails_no_other_of_its_batch(model, start):
         ({"input": "a", "lang": ["de", "en"]}, 400), ({"input": "a", "lang": "xx-yy-zz"}, 400),
         ({"input": "a", "lang": "de", "encoding_format": "int8"}, 400),
         ({"input": "a", "lang": "de", "dimensions": 3}, 400), ({"input": "a", "lang": "de", "model": 3}, 404),
+        ({"input": "a", "lang": "de", "encoding_format": []}, 400), ({"input": "a", "dimensions": [1]}, 400),
+        ({"input": "a", "lang": "de", "prompt": ["a"]}, 404), ({"input": "a", "language": "de"}, 400),
     ],
 )  # fmt: skip
 def test_requests_out_of_bounds_are_refused(model, start, body, status):
@@ -166,7 +168,7 @@ def test_requests_out_of_bounds_are_refused(model, start, body, status):
     found, answer = send(f"{url}/v1/embeddings", body)
     assert found == status
     assert answer["error"]["message"]
-    assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de"})[0] == 200
+    assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de", "encoding_format": None})[0] == 200
 
 
 def test_a_token_a_host_and_a_type_are_asked_for(model, start):
@@ -239,6 +241,7 @@ def test_scores_are_standardised_against_one_threshold(model, start):
         assert item["score"] == pytest.approx((row @ query - 0.25) / 0.5, abs=1e-5)
         assert item["related"] == (item["score"] > answer["threshold"])
     assert send(f"{url}/v1/scores", body | {"rate": 0.9})[0] == 400
+    assert send(f"{url}/v1/scores", body | {"lang": "de"})[0] == 400
     assert send(f"{url}/v1/scores", body | {"query": ["w1", "w2"]})[0] == 400
     assert send(f"{url}/v1/scores", body | {"query": "12", "query_lang": None})[0] == 400
     assert send(f"{start(Server(model, 'tiny'))}/v1/scores", body)[0] == 404
