@@ -130,7 +130,7 @@ def test_sts17_tracks_name_two_languages_in_order() -> None:
         from_sts17("esen")
 
 
-@pytest.mark.parametrize("code", ["deuu-Latn", "deu_Latm", "deu-Zzzz"])
+@pytest.mark.parametrize("code", ["deuu-Latn", "deu_Latm", "deu-Zzzz", "German"])
 def test_an_unknown_code_is_told_the_nearest(code: str) -> None:
     with pytest.raises(LanguageError, match="deu-Latn"):
         canonical(code)

@@ -1,6 +1,7 @@
 """Reads the card of a model directory, and checks its claims against the files."""
 
 import dataclasses
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from xalign_models.backbones import policy
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 
+logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
@@ -84,7 +86,7 @@ def read_card(directory: Path) -> Card:
     """The card of any directory; if the card's fingerprint is not that of the files, all its claims are ignored.
 
     Raises:
-        ModelError: The maps have changed since the card was written.
+        ModelError: The maps have changed since the card was written, or the list of modules is missing.
     """
     files, claims = Inspected(directory), dict[str, Any]()
     maps = policy.folder_of_maps(files)
@@ -93,11 +95,14 @@ def read_card(directory: Path) -> Card:
     card = Card(files, policy.has_own_modules(files), maps, claims)
     if not claims or claims.get("content") == card.content:
         return card
+    if not files.has("modules.json"):
+        raise ModelError(f"{directory}: modules.json is missing, so the model of {assets.CARD} is not complete.")
     if card.saved and claims.get("maps") not in (None, maps and files.fingerprint(folder=maps)):
         raise ModelError(
             f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
         )
+    logger.warning("%s: %s is ignored, as the files have changed since it was written.", directory, assets.CARD)
     return dataclasses.replace(card, claims={})
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,10 @@ def directory_of(name: str) -> Path:
 def trained_specs() -> dict[str, ModelSpec]:
     """The trained models in their default directories and those that come with xalign, by name."""
     folders = [*sorted(directory_of("").glob("*")), *sorted(PACKAGED.iterdir())]
-    cards = [read_card(folder) for folder in folders if folder.is_dir()]
+    cards = []
+    for folder in filter(Path.is_dir, folders):
+        with suppress(ModelError):  # a damaged model must not hide the others
+            cards.append(read_card(folder))
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
 

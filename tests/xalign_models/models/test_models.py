@@ -263,6 +263,24 @@ def test_a_trained_model_has_a_registered_name_where_training_puts_it_alone(tiny
     assert locate("lusifer__another").name not in names.list_models()
 
 
+def test_a_damaged_model_is_told(saved, workdir, caplog):
+    """A flipped byte of the backbone gives another model, with a warning; without its modules there is none."""
+    genuine = load_encoder(str(saved), device="cpu").mteb_model_meta
+    weights = next(path for path in saved.rglob("model.safetensors") if path.stat().st_size > 2000)
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert "xalign.json is ignored" not in caplog.text
+    changed = load_encoder(str(saved), device="cpu").mteb_model_meta
+    assert changed.revision != genuine.revision
+    assert "xalign.json is ignored" in caplog.text
+    (saved / "modules.json").unlink()
+    with pytest.raises(ModelError, match=r"modules\.json is missing"):
+        load(str(saved))
+    shutil.copytree(saved, names.directory_of("xalign/damaged"))
+    assert names.trained_specs()
+
+
 @pytest.mark.parametrize("maps", [[], {}, [["x"]]])
 def test_a_card_whose_maps_are_no_text_is_refused(saved, maps):
     card = json.loads((saved / "xalign.json").read_text())
