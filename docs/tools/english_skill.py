@@ -1,7 +1,7 @@
 """Carries skills of an English model into other languages without their labels, and scores the free controls beside it.
 
 ``python -m docs.tools.english_skill FOLDER`` writes ``docs/results/analyses/english-skill.csv``. FOLDER keeps vectors
-and connectors, so that the same command resumes. The sizes below are small enough for half an hour of one core.
+and connectors, so that the same command resumes. The sizes below take an hour and a half of one core.
 
 The skills are entailment (XNLI, 13 languages) and topics (SIB-200, 7 languages): classifiers of vectors that see
 English labels alone. The English model is all-MiniLM-L6-v2. It reads other languages through a connector from
@@ -43,10 +43,10 @@ from xalign_tasks.zero_shot import SIB200ZeroShot, XNLIZeroShot
 from xalign_tasks.zero_shot.xnli import pair_features
 
 ENCODER, ENGLISH_MODEL, TRANSLATOR = "multilingual-e5-small-q4", "all-minilm-l6-v2", "llm:gemma-3-270m-q4"
-SEEDS, STEPS, BATCH, RATE = (0, 1, 2), 60, 32, 1e-4
-ENGLISH_ROWS, ROWS, SICK = 900, 60, 150
+SEEDS, STEPS, BATCH, RATE = (0, 1, 2), 200, 32, 1e-4
+ENGLISH_ROWS, ROWS, SICK = 2490, 240, 1500
 """Rows of XNLI in English and in each other language, three a premise, and of SICK."""
-TRAIN, TEST, UNLABELLED, LONGEST = 300, 100, 2000, 120
+TRAIN, TEST, UNLABELLED, LONGEST = 300, 204, 6000, 120
 """Labelled texts of SIB-200; texts without labels and their maximum length in characters."""
 TOPICS = [from_iso639_1(code) for code in "en de ru ar hi sw th".split()]
 TRANSLATED = from_iso639_1("ar")
