@@ -241,12 +241,14 @@ class Alignment(ABC):
             )
         try:
             alignment = cls(**header["params"])
-            for name, array in load_file(Path(directory) / "alignment.safetensors").items():
+            arrays = load_file(Path(directory) / "alignment.safetensors")
+            for name, array in arrays.items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
             seconds = header.get("seconds")  # not covered by the fingerprint, so it may be anything
             alignment.seconds_ = seconds if is_number(seconds) else None
-            intact = alignment._fingerprint(header["params"]) == header["fingerprint"]
+            intact = arrays.keys() == {*cls.arrays}
+            intact = intact and alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
             intact = False
         if not intact:
@@ -256,6 +258,10 @@ class Alignment(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "languages_"):
             raise AlignmentError(f"{self.method} is not fitted; call fit or load first.")
+        if not self.arrays or not isinstance(self.arrays, tuple):
+            raise AlignmentError(f"{self.method}: arrays must be a tuple of the names of the fitted arrays.")
+        if missing := [name for name in self.arrays if not isinstance(getattr(self, name, None), np.ndarray)]:
+            raise AlignmentError(f"{self.method}: fit must set {missing[0]}, a name in arrays, to a numpy array.")
 
 
 @cache

@@ -126,6 +126,10 @@ class Aligned(Module):
         factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
         if not all(np.isfinite(stack).all() for stack in factors.values()):
             raise AlignmentError(f"the maps of {alignment.method} are not finite: no model was made.")
+        if not factors:
+            raise AlignmentError(f"{alignment.method} has no maps: its factors() must return them by name.")
+        if unknown := sorted(factors.keys() - {*cls.tensors}):
+            raise AlignmentError(f"{alignment.method}: factors() returns {unknown[0]}, not {', '.join(cls.tensors)}.")
         module = cls(
             alignment.method,
             alignment.dim_,

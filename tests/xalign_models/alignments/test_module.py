@@ -104,6 +104,25 @@ def test_maps_that_are_not_finite_are_no_model(parallel):
         Aligned.of(fitted)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrays": ()}, "arrays must be a tuple"), ({"arrays": "means_"}, "arrays must be a tuple"),
+        ({"arrays": ("means_", "wieght_")}, "fit must set wieght_"), ({"means_": [[0.0]]}, "fit must set means_"),
+        ({"factors": lambda self: {}}, r"its factors\(\) must return them"),
+        ({"factors": lambda self: {"weights": np.eye(16)[None]}}, "returns weights, not weight, basis, shift"),
+    ],
+)  # fmt: skip
+def test_a_method_that_breaks_the_protocol_is_told_how(parallel, changes, message):
+    """Without maps it would be the identity, which looks like a method that changes nothing."""
+    fitted = Centered().fit(parallel)
+    fitted.__class__ = type("Own", (Centered,), {"arrays": Centered.arrays} | changes)
+    for name in ("means_",) if "means_" in changes else ():
+        setattr(fitted, name, changes[name])
+    with pytest.raises(AlignmentError, match=message):
+        Aligned.of(fitted)
+
+
 def test_missing_and_unknown_languages(parallel):
     module, x = Aligned.of(Procrustes().fit(parallel)), torch.ones(2, 16)
     with pytest.raises(LanguageError, match=r"lang= to encode, or inputs .* fitted languages: eng-Latn, deu-Latn"):
