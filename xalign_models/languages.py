@@ -55,7 +55,9 @@ def _unknown(code: str, known: tuple[str, ...], scheme: str) -> LanguageError:
     if not scheme:
         with suppress(LookupError, LanguageError):
             near = [canonical(str(langcodes.find(code)))]  # a name, such as German
-    near = near or difflib.get_close_matches(code, known, n=3, cutoff=0.5) or [k for k in known if k[:2] == code[:2]][:3]
+    near = (
+        near or difflib.get_close_matches(code, known, n=3, cutoff=0.5) or [k for k in known if k[:2] == code[:2]][:3]
+    )
     hint = f"did you mean {', '.join(near)}?" if near else f"use a code such as {', '.join(known[:3])}."
     return LanguageError(f"Unknown {scheme + ' ' if scheme else ''}language code {code!r}; {hint}")
 

@@ -85,7 +85,7 @@ class Rows:
 
     @property
     def names(self) -> Sequence[Any]:
-        """What the user calls the rows: their keys, else their ids."""
+        """Names of the rows for the user (n,): their keys, else their ids."""
         return self.keys or self.ids
 
     @property

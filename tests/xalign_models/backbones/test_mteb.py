@@ -71,27 +71,20 @@ def test_plain_is_mtebs_own_score_and_prompts_are_its_own(mirror, tiny_model):
 
 
 @pytest.mark.slow
-def test_two_models_score_as_mteb_scores_them(mirror, monkeypatch):
-    directories = {}
-    for name, asset in zip(MODELS, ("all-minilm-l6-v2", "multilingual-e5-small-q4"), strict=True):
-        with monkeypatch.context() as patch:
-            patch.delenv("XALIGN_CACHE")
-            if (found := assets.where(asset)) is None:
-                pytest.skip(f"the asset {asset} is not installed: xalign assets install {asset}")
-        directories[name] = mirror(name, found)
-    for name, directory in directories.items():
-        compare(name, directory)
+def test_two_models_score_as_mteb_scores_them(mirror, take_assets):
+    packages = ("all-minilm-l6-v2", "multilingual-e5-small-q4")
+    take_assets(*packages)
+    for name, package in zip(MODELS, packages, strict=True):
+        compare(name, mirror(name, assets.where(package)))
 
 
 @pytest.mark.slow
 @pytest.mark.realdata
-def test_a_real_task_is_scored_as_by_the_registered_model(mirror, monkeypatch):
+def test_a_real_task_is_scored_as_by_the_registered_model(mirror, take_assets, monkeypatch):
     if not DATA or not (Path(DATA) / "sts17").is_dir():
         pytest.skip("XALIGN_DATA has no sts17")
-    monkeypatch.delenv("XALIGN_CACHE")
-    if (found := assets.where("all-minilm-l6-v2")) is None:
-        pytest.skip("the asset all-minilm-l6-v2 is not installed: xalign assets install all-minilm-l6-v2")
-    mirror(MODELS[0], found)
+    take_assets("all-minilm-l6-v2")
+    mirror(MODELS[0], assets.where("all-minilm-l6-v2"))
     monkeypatch.setenv("XALIGN_DATA", DATA)
     models, languages = [f"mteb:{MODELS[0]}", "all-MiniLM-L6-v2"], ["en", "es"]
     one, two = run(models, ["STS17CrossLingual"], Path("out"), languages=languages, device="cpu", store=open_store())

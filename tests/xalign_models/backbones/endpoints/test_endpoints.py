@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import xalign_models
-from xalign_models import assets
 from xalign_models.backbones.endpoints import client, probe
 from xalign_models.backbones.endpoints.endpoint import Endpoint
 from xalign_models.backbones.endpoints.openai import OpenAIEndpoint
@@ -452,12 +451,9 @@ def test_naming_a_served_model_asks_nobody(serve):
 
 
 @pytest.mark.slow
-def test_e5_behind_a_server_scores_as_e5(serve, workdir, write_text, monkeypatch):
+def test_e5_behind_a_server_scores_as_e5(serve, workdir, take_assets, write_text, monkeypatch):
     """The package's own model, with its prompts, through thirteen faults."""
-    if assets.where("multilingual-e5-small-q4") is None:
-        monkeypatch.delenv("XALIGN_CACHE")
-        if assets.where("multilingual-e5-small-q4") is None:
-            pytest.skip("the asset is not installed: xalign assets install multilingual-e5-small-q4")
+    take_assets("multilingual-e5-small-q4")
     monkeypatch.setenv("XALIGN_ENDPOINT_TIMEOUT", "20")
     monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 20)))
     local = find_spec("multilingual-e5-small-q4")
