@@ -17,7 +17,9 @@ from xalign_models.errors import DataError, ModelError
 
 logger = logging.getLogger(__name__)
 
-MARKERS = {"modules.json": "is not a model", "map.json": "holds no maps"}
+CARD = "xalign.json"
+"""File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
+MARKERS = {CARD: "is not a model of xalign", "map.json": "holds no maps"}
 """Files that make a directory one of ours, and what it is without them."""
 
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from xalign_models.errors import FileError
 from xalign_models.files import RACY, file_digest, read_json, sha256_file, state_of
-from xalign_models.paths import atomic_write_text, cache_dir
+from xalign_models.paths import CARD, atomic_write_text, cache_dir
 
-CARD = "xalign.json"
-"""File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
 _HOUSEKEEPING = frozenset({".cache", ".DS_Store", ".git", ".gitattributes", ".gitignore"})
 """Names of files and folders that other programs keep in a directory."""
 _DOCUMENTATION = re.compile(

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
-from xalign_models.paths import require_replaceable, unwritable
+from xalign_models.paths import CARD, require_replaceable, unwritable
 from xalign_models.tables.escaping import escape
 from xalign_models.tables.listing import listing
 
@@ -68,7 +68,7 @@ def check_output(output: Path) -> None:
     Raises:
         ModelError: ``--output`` is a file, a directory with other content, or in a directory that cannot be written.
     """
-    require_replaceable(output, "modules.json", "--output")
+    require_replaceable(output, CARD, "--output")
     if reason := unwritable(output):
         raise ModelError(f"--output {output} cannot be written ({reason}); choose another directory.")
 

@@ -51,9 +51,10 @@ class Staged(Index):
     def written(self) -> int | None:
         if self.output.exists():
             return self.count()
-        return int(read_json(self.state)["done"]) if self.state.exists() else None
+        return int(read_json(self.state)["done"]) if self.state.exists() and self.stage.exists() else None
 
     def add(self, dim: int) -> None:
+        self.state.unlink(missing_ok=True)  # of an earlier second file
         np.lib.format.open_memmap(self.stage, "w+", np.float32, (self.count(), dim)).flush()
         atomic_write_text(self.state, json.dumps({"done": 0}))
 
@@ -67,14 +68,24 @@ class Staged(Index):
         if not self.output.exists():
             with atomic_file(self.output) as temporary:
                 self._save(temporary, np.lib.format.open_memmap(self.stage, "r"))
-        self.state.unlink(missing_ok=True)
+        atomic_write_text(self.state, json.dumps({"done": self.count(), "made": self._made()}))
         self.stage.unlink(missing_ok=True)
+
+    def _made(self) -> list[int]:
+        """Size and time of the second file, by which :meth:`drop` knows it again."""
+        state = self.output.stat()
+        return [state.st_size, state.st_mtime_ns]
 
     @abstractmethod
     def _save(self, path: Path, vectors: Float32) -> None:
         """Write the second file."""
 
     def drop(self) -> None:
+        known = self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == self._made())
+        if self.output.exists() and not known:
+            raise FileError(
+                f"{self.output} was not written by `xalign index`, or has changed since: remove it yourself."
+            )
         for path in (self.output, self.state, self.stage):
             path.unlink(missing_ok=True)
 

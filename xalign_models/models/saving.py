@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
-from xalign_models.paths import atomic_directory
+from xalign_models.paths import CARD, atomic_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def save(
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else model
     try:
-        with atomic_directory(directory, "modules.json") as temporary:
+        with atomic_directory(directory, CARD) as temporary:
             with quiet():
                 SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
             for name, content in (files or {}).items():

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.xalign_models.index import conftest
 from tests.xalign_models.index.conftest import DIM, rows
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.index.base import Columns, open_index
@@ -74,6 +75,23 @@ def test_the_second_column_is_filled_and_removed_and_the_first_keeps_its_bits(st
     with closing(open_index(source, columns)) as index:
         assert content(index)[1].tobytes() == before.tobytes()
         assert index.written() is None
+
+
+@pytest.mark.parametrize("name", ["parquet", "npz", "faiss"])
+def test_undo_removes_no_file_but_its_own(tmp_path, request, name):
+    """The user may have written a file of that name, with `xalign apply` for example."""
+    source, columns = getattr(conftest, f"put_{name}")(rows(COUNT), tmp_path, request)
+    with closing(open_index(source, columns)) as index:
+        index.output.write_bytes(index.path.read_bytes())
+        with pytest.raises(FileError, match=r"was not written by `xalign index`.*remove it yourself"):
+            index.drop()
+        index.output.unlink()
+        fill(index, rotated)
+        index.output.unlink()
+        assert index.written() is None  # its record is not another file's
+        assert fill(index, rotated) == (COUNT, 0)
+        index.drop()
+        assert sorted(path.name for path in tmp_path.iterdir() if "xalign" in path.name) == []
 
 
 def test_batches_that_a_cluster_reads_ahead_are_written_in_order(stored):

@@ -143,7 +143,12 @@ def test_provenance_survives_loading_and_saving(saved, spec, workdir, write):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("notes.txt", "it has other content"), (".git/HEAD", "it is a git repository"), ("", "it is a file")],
+    [
+        ("notes.txt", "it has other content"),
+        ("modules.json", "it has other content"),
+        (".git/HEAD", "it is a git repository"),
+        ("", "it is a file"),
+    ],
 )
 def test_only_a_model_is_replaced(saved, workdir, name, why):
     target, model = workdir / "target", load(str(saved), device="cpu")
@@ -154,7 +159,7 @@ def test_only_a_model_is_replaced(saved, workdir, name, why):
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("mine")
     for write in (saving.save, lambda _, folder: prepare(saved, folder)):
-        with pytest.raises(ModelError, match=f"target exists and is not a model: {why}"):
+        with pytest.raises(ModelError, match=f"target exists and is not a model of xalign: {why}"):
             write(model, target)
         assert mine.read_text() == "mine"
 

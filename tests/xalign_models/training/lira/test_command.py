@@ -151,7 +151,7 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("train", "lira", "--stage", "lasr", "--from", "x", "-o", "m", "--config", "lira.yaml"), "x is not a LiRA"),
         (("train", "lira", "--stage", "arca", "-o", "m", "--ablate", "all"), "--ablate all: choose one of critic"),
         (("train", "lira", "--stage", "arca", "-o", "m", "--config", "huge"), "--config huge: no such file"),
-        (("train", "lira", "--stage", "arca", "-o", "de.txt"), "exists and is not a model"),
+        (("train", "lira", "--stage", "arca", "-o", "de.txt"), "exists and is not a model of xalign"),
         (("train", "lira-variant", "x", "-o", "m", "--label", "y"), "x is not a LiRA"),
         (
             ("train", "lira-variant", "x", "-o", "m", "--label", "y", "--paths", "z"),
