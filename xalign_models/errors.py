@@ -40,8 +40,14 @@ def plain(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message on one line; the type precedes it unless the error is ours, an OSError or a ValueError."""
-    line = " ".join(str(error).split())[:2000]
+    """An error's message on one line; the type precedes it unless the error is ours, an OSError or a ValueError.
+
+    An error of the system that knows its file reads "FILE: reason".
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str):
+        text = f"{error.filename}: {error.strerror}"
+    line = " ".join(text.split())[:2000]
     if line and isinstance(error, XAlignError | OSError | ValueError):
         return line
     return f"{type(error).__name__}: {line}".rstrip(": ")

@@ -33,7 +33,7 @@ class Wish:
 
     Attributes:
         languages: Canonical codes.
-        task: One of ``TASKS``; None for all.
+        task: One of ``TASKS``, or ``similarity`` for ``sts``; None for all.
         max_parameters: Upper limit; excludes models of unknown size.
         licence: ``permissive``, or a licence as the registry names it, in any case; None for any.
         max_dimension: Upper limit; excludes models of unknown dimension.
@@ -50,7 +50,8 @@ class Wish:
     def __post_init__(self) -> None:
         if not self.languages:
             raise LanguageError("--languages: name at least one language, e.g. sw,te,yo.")
-        object.__setattr__(self, "task", self.task and self.task.lower())
+        task = self.task and self.task.lower()
+        object.__setattr__(self, "task", "sts" if task == "similarity" else task)
         if self.task is not None and self.task not in TASKS:
             raise ModelError(f"--task {self.task}: one of {', '.join(TASKS)} is needed.")
 

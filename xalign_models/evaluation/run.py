@@ -136,10 +136,11 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
         requested = {canonical(code) for code in languages}
         subsets = [subset for subset in task.hf_subsets if by_subset[subset] <= requested]
         if not subsets:
-            least = min((sorted(by_subset[subset] - requested) for subset in task.hf_subsets), key=len)
+            lacking = (sorted(by_subset[subset] - requested) for subset in task.hf_subsets)
+            least = min(lacking, key=lambda codes: (len(codes), "eng-Latn" not in codes))
             raise LanguageError(
-                f"{name} has no subset within the chosen languages; one lacks {', '.join(least)}: choose others with "
-                "--languages, or `all`."
+                f"{name} has no subset within the chosen languages; add {', '.join(least)} to --languages, for "
+                "example, or choose `all`."
             )
         task.hf_subsets = subsets
     return task

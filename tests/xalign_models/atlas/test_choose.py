@@ -47,7 +47,7 @@ def test_what_is_no_language_is_refused(atlas, word):
 
 
 def test_candidates_are_ranked_by_the_lower_end_and_lie_inside(atlas):
-    for wish in (Wish(("swh-Latn", "tel-Telu")), Wish(("deu-Latn",), "sts"), Wish(("haw-Latn",), "retrieval")):
+    for wish in (Wish(("swh-Latn", "tel-Telu")), Wish(("deu-Latn",), "Similarity"), Wish(("haw-Latn",), "retrieval")):
         candidates = choose(atlas, wish).candidates
         lows = [one.low for one in candidates]
         assert (np.diff(lows) <= 1.1e-3).all()
