@@ -133,8 +133,8 @@ def _cell(value: object) -> str:
 
 
 def split_list(values: list[str] | None) -> list[str]:
-    """Values of an option that may be repeated or contain commas: ``-m a -m b,c`` is a, b, c."""
-    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+    """Values of an option that may be repeated or contain commas, each once: ``-m a -m b,c`` is a, b, c."""
+    return [*dict.fromkeys(part.strip() for value in values or () for part in value.split(",") if part.strip())]
 
 
 def language_codes(values: list[str] | None, default: Default, **words: Default) -> Default | tuple[str, ...]:

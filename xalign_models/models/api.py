@@ -187,7 +187,7 @@ def recommend(
         common = {code for name in others for code in corpora.load(name).languages} & data[0].keys()
         if not common:
             raise LanguageError(
-                f"{', '.join(others)} have no text in {', '.join(data[0])}; name another text with --judge."
+                f"The text to judge on, {', '.join(others)}, has no {', '.join(data[0])}; name another with --judge."
             )
         codes = tuple(sorted(common))
         other = AlignmentSpec("recommend", method, tuple(params.items()), tuple(others), limit, codes)

@@ -51,7 +51,12 @@ def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
     Raises:
         DataError: A corpus is missing, or monolingual where the method is parallel.
     """
-    opened = [corpora.load(name) for name in spec.corpora]
+    try:
+        opened = [corpora.load(name) for name in spec.corpora]
+    except DataError as error:
+        if "is missing" not in str(error):
+            raise
+        raise DataError(f"{error} The corpora gettext and kolibri come from the package index.") from None
     if not opened:
         raise DataError(f"{spec.label} has no fit text; name a corpus: {', '.join(corpora.CORPORA)}.")
     if alignments.find_method(spec.method).parallel and any(corpus.kind == "monolingual" for corpus in opened):
@@ -74,7 +79,7 @@ def fit_languages(spec: AlignmentSpec, opened: Sequence[Corpus]) -> tuple[str, .
     languages = set(spec.languages or have)
     if missing := sorted(languages - have):
         raise LanguageError(
-            f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}."
+            f"The fit text, {', '.join(spec.corpora)}, has no {', '.join(missing)}; it has {', '.join(sorted(have))}."
         )
     return tuple(sorted(languages))
 

@@ -121,7 +121,7 @@ def texts_of(
             by_language.setdefault(language, []).extend(part.texts(language)[:limit])
     by_language = {language: list(dict.fromkeys(filter(str.strip, side))) for language, side in by_language.items()}
     if not any(by_language.values()):
-        raise DataError(f"{', '.join(corpus)} have no texts in {', '.join(languages or ()) or 'any language'}.")
+        raise DataError(f"The text, {', '.join(corpus)}, has none in {', '.join(languages or ()) or 'any language'}.")
     return by_language
 
 

@@ -144,7 +144,7 @@ def test_swapping_two_labels_makes_centering_useless(text, planted):
         ({"corpora": ()}, DataError, "no fit text"),
         ({"corpora": ("nonsense",)}, DataError, "Unknown corpus 'nonsense'"),
         ({"corpora": ("ntrex",), "method": "procrustes"}, DataError, r"XALIGN_DATA.*github.com/MicrosoftTranslator"),
-        ({"languages": ("deu-Latn", "tha-Thai")}, LanguageError, "no tha-Thai; they have deu-Latn"),
+        ({"languages": ("deu-Latn", "tha-Thai")}, LanguageError, "no tha-Thai; it has deu-Latn"),
         ({"method": "procrustes", "languages": ("eng-Latn",)}, DataError, "has text in the pivot only"),
         ({"method": "procrustes", "params": (("pivot", "tur-Latn"),)}, LanguageError, "no tur-Latn"),
         ({"params": (("nonsense", 1),)}, AlignmentError, "centered has no nonsense"),
