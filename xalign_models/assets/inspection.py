@@ -15,9 +15,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.assets.digests import CARD, combine, counts, directory_entries
+from xalign_models.assets.digests import combine, counts, directory_entries
 from xalign_models.errors import AssetError, FileError, ModelError, one_line
 from xalign_models.files import TensorHeader, parse_json, parse_safetensors, state_of
+from xalign_models.paths import CARD
 
 if TYPE_CHECKING:
     from xalign_models.assets.resolution import ResolvedModel

@@ -202,7 +202,7 @@ def can_pack(first: Any) -> bool:
         except Exception as error:  # a model may fail in any way on unknown arguments
             known, reason = False, f": {error}"
         if not known:
-            logger.info("%s cannot be packed and is padded%s", type(first.model).__name__, reason)
+            logger.debug("%s cannot be packed and is padded%s", type(first.model).__name__, reason)
         first._packs = known
     return known
 

@@ -102,6 +102,14 @@ _EXTRAS = {
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 
 
+class _Level(logging.Formatter):
+    """The level before a message, as Python's own warnings have it; information is printed as it is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return text if record.levelno == logging.INFO else f"{record.levelname.lower()}: {text}"
+
+
 def _plug_in(sources: list[str] | None) -> None:
     for source in sources or ():
         add_plugin(source)
@@ -131,7 +139,11 @@ def _options(
         ),
     ] = None,
 ) -> None:
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Level())
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    for name in () if debug else ("xalign_models", "xalign_tasks"):
+        logging.getLogger(name).setLevel(logging.INFO)
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
     if not debug:  # silences information of other packages
         for name in ("mteb", "datasets", "transformers", "sentence_transformers", "httpx", "huggingface_hub"):

@@ -99,7 +99,7 @@ def fit(
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
         common["corpus"] = _comparable(corpus)
         recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
-        logger.warning("%s", recommendation.reason)
+        logger.log(logging.INFO if recommendation.chosen.method else logging.WARNING, "%s", recommendation.reason)
         if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)

@@ -367,6 +367,6 @@ def test_languages_that_are_asked_for_narrow_every_task_or_are_refused(own, work
     assert set(pairs.hf_subsets) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
     assert len(running.make_task("OwnParallel", running.CORE).hf_subsets) == 6
     assert len(running.make_task("Tatoeba36", ("deu-Latn", "eng-Latn")).hf_subsets) < 36
-    with pytest.raises(LanguageError, match="LanguageIdentity has no subset within the chosen languages; add .* to --languages, for"):
+    with pytest.raises(LanguageError, match=r"LanguageIdentity has no subset .*; add .* to --languages, for"):
         running.make_task("LanguageIdentity", ("deu-Latn", "eng-Latn"))
     assert running.make_task("LanguageIdentity", running.CORE).hf_subsets
