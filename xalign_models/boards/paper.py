@@ -168,6 +168,7 @@ def _table(paper: Paper) -> str:
         "Bold: best; underlined: statistically tied with it (all pairs tested, Holm's correction).",
         r"\textasciitilde{}: may be chance (Holm's correction)." if Evidence.CHANCE in marks else "",
         r"\textdegree{}: tested over sentences only, the languages are too few." if Evidence.FIXED in marks else "",
+        r"\textdagger{}: fitted or trained on text of the task." if any(cell.fitted for cell in cells) else "",
         "?: not tested, no scores by item were kept." if Evidence.NONE in marks else "",
     ]
     caption = " ".join(filter(None, notes))

@@ -37,7 +37,10 @@ def results(put, tmp_path):
         hits[model] = {pair: row[0] == 1 for pair, row in ranks.items()}
         scores = {pair: float(hit.mean()) for pair, hit in hits[model].items()}
         plain = specs[model]
-        put(model, "Mining", scores, ranks=ranks, baseline=BASE, spec=plain.to_dict() if plain else None)
+        trained = ("Mining",) if number == 1 else ()
+        put(
+            model, "Mining", scores, ranks=ranks, baseline=BASE, trained=trained, spec=plain and plain.to_dict()
+        )  # fmt: skip
     return SimpleNamespace(read=read_results(tmp_path), hits=hits, names=list(chances))
 
 
@@ -112,6 +115,13 @@ def test_the_document_parses(folder):
     for name in re.findall(r"\\includegraphics(?:\[[^\]]*\])?\{([^}]+)\}", text):
         assert (folder / name).read_bytes().startswith(b"%PDF")
     assert set(re.findall(r"\\ref\{([^}]+)\}", text)) <= set(re.findall(r"\\label\{([^}]+)\}", text))
+
+
+def test_the_caption_explains_every_mark_in_the_table(folder):
+    body, caption = expanded(folder).split(r"\bottomrule")
+    for mark in (r"\textdagger", r"\textasciitilde", r"\textdegree"):
+        assert (mark in body.split(r"\begin{tabular}")[1]) == (mark in caption)
+    assert r"\textdagger{}: fitted or trained on text of the task." in caption
 
 
 def test_pdflatex_sets_it(folder):
