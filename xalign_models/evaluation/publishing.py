@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
-from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
 from xalign_models.errors import FileError, ModelError, ResultsError, one_line
 from xalign_models.files import read_json, read_log
@@ -116,9 +115,9 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         api = HfApi()
         api.create_repo(repository, private=private, exist_ok=True)
         return str(api.upload_folder(folder_path=str(folder), repo_id=repository, commit_message="Publish by xalign"))
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        reason = f"{repository} cannot be written on the hub: {one_line(error)}"
-        raise ModelError(f"{reason} `hf auth login` signs in.") from None
+    except Exception as error:  # of the hub, of its client, or of the network
+        reason = f"{repository} cannot be written on the hub ({one_line(error)})"
+        raise ModelError(f"{reason}; `hf auth login` signs in.") from None
 
 
 _LEAST_MTEB = 2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from unittest.mock import Mock
 
+import httpx
 import pytest
 import yaml
 
@@ -59,7 +61,11 @@ def test_wrong_uses_are_one_line(xalign, tiny_model, arguments, part: str) -> No
     assert part in line
 
 
-def test_a_hub_that_is_away_is_one_line(xalign, model) -> None:
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_hub_that_is_away_is_one_line(xalign, model, monkeypatch, offline) -> None:
+    """Whether it must not be asked, or cannot be reached."""
+    if not offline:
+        monkeypatch.setattr("huggingface_hub.HfApi.create_repo", Mock(side_effect=httpx.ConnectError("unknown name")))
     status, _, err = xalign("publish", "model", "--to", "hub", "--repository", "org/name", "--write")
     assert status == 2
     assert "org/name cannot be written on the hub" in err[-1]
