@@ -56,6 +56,9 @@ class Vectors(StrEnum):
     """Number format of a backbone's output vectors."""
 
     FLOAT32 = "float32"
+    """The model's own numbers, before it brings vectors to unit length."""
+    UNIT = "unit"
+    """float32 at unit length, as most indexes keep them."""
     BINARY = "binary"
     """The signs of the components."""
     INT8 = "int8"

@@ -122,6 +122,8 @@ def _child(body: Callable[[], Any], folder: Path, at_write: int | None, log: Pat
         os.dup2(handle, 2)
         sys.stdout = sys.stderr = os.fdopen(handle, "w")
         os.chdir(folder)
+        if "torch" in sys.modules:  # its threads stayed in the parent, and an operation on several would wait for them
+            sys.modules["torch"].set_num_threads(1)
         for name in ("cache", "store", "data"):
             os.environ[f"XALIGN_{name.upper()}"] = str(folder / name)
         sys.addaudithook(watch)

@@ -77,6 +77,8 @@ class Alignment(ABC):
     dim_: int
     seconds_: float | None = None
     """Duration of the fit without encoding, in seconds; None if unknown. The fingerprint does not include it."""
+    length_: float | None = None
+    """Median length of the vectors of the fit; None if unknown. The fingerprint does not include it."""
 
     def __post_init__(self) -> None:
         self.check(self.get_params())
@@ -222,6 +224,7 @@ class Alignment(ABC):
             "dim": self.dim_,
             "fingerprint": self.fingerprint(),
             "seconds": self.seconds_,
+            "length": self.length_,
         }
         with atomic_file(Path(directory) / "alignment.safetensors") as path:
             path.write_bytes(save({name: np.ascontiguousarray(getattr(self, name)) for name in self.arrays}))
@@ -245,8 +248,8 @@ class Alignment(ABC):
             for name, array in arrays.items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
-            seconds = header.get("seconds")  # not covered by the fingerprint, so it may be anything
-            alignment.seconds_ = seconds if is_number(seconds) else None
+            for name in ("seconds", "length"):  # not covered by the fingerprint, so they may be anything
+                setattr(alignment, f"{name}_", value if is_number(value := header.get(name)) else None)
             intact = arrays.keys() == {*cls.arrays}
             intact = intact and alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):

@@ -47,6 +47,7 @@ class Aligned(Module):
         prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
         unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps
             of the default prompt.
+        length: Median length of the vectors that the maps were fitted on; None if unknown, or of no matter to them.
 
     Raises:
         AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
@@ -54,7 +55,7 @@ class Aligned(Module):
     """
 
     config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown",
-                   "prompts", "unknown_prompt"]  # fmt: skip
+                   "prompts", "unknown_prompt", "length"]  # fmt: skip
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
     """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
@@ -80,13 +81,14 @@ class Aligned(Module):
         unknown: Unknown = "error",
         prompts: Sequence[str] | None = None,
         unknown_prompt: Literal["error", "default"] = "error",
+        length: float | None = None,
     ) -> None:
         """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         self.prompts = None if prompts is None else list(prompts)
-        self.unknown_prompt = unknown_prompt
+        self.unknown_prompt, self.length = unknown_prompt, length
         self._said = set[str]()
         self._set_handling(default_lang, unknown)
         if format != FORMAT:
@@ -137,6 +139,9 @@ class Aligned(Module):
             {name: stack.shape for name, stack in factors.items()},
             hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if parts[1:] else fingerprints[0],
             prompts=prompts,
+            length=alignment.length_
+            if any(factors[name].any() for name in factors.keys() - {"weight", "basis"})
+            else None,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
         if alignment.seconds_ is not None:

@@ -1,4 +1,4 @@
-"""Truncated (Matryoshka), binary and int8 vectors: the module after a backbone that reduces its vectors."""
+"""Truncated (Matryoshka), unit, binary and int8 vectors: the module after a backbone that reduces its vectors."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from xalign_models.specs import Vectors
 
 
 class Reduced(Module):
-    """Truncates ``features["sentence_embedding"]``, then quantises it if requested.
+    """Truncates ``features["sentence_embedding"]``, then normalises or quantises it if requested.
 
     Binary values are 1 and -1, so that the cosine of two vectors is one minus twice their share of differing bits, by
     which an index of packed bits ranks. They are the bits of sentence-transformers' ``quantize_embeddings(...,
@@ -26,7 +26,7 @@ class Reduced(Module):
 
     Args:
         truncate_dim: Number of dimensions to keep; None for all.
-        vectors: ``float32``, ``binary`` or ``int8``.
+        vectors: ``float32``, ``unit``, ``binary`` or ``int8``.
         ranges: Minimum and maximum of each dimension, (2, d), for ``int8``.
 
     Raises:
@@ -63,6 +63,8 @@ class Reduced(Module):
         if self.truncate_dim is not None and self.truncate_dim > vectors.shape[1]:
             raise ModelError(f"--truncate-dim {self.truncate_dim}: the vectors have {vectors.shape[1]} dimensions.")
         vectors = vectors[:, : self.truncate_dim]
+        if self.vectors == Vectors.UNIT:
+            return unit(vectors)
         if self.vectors == Vectors.INT8:
             codes: Any = quantize_embeddings(unit(vectors), "int8", ranges=self._ranges)
             return torch.from_numpy(codes).to(vectors)

@@ -46,7 +46,9 @@ class VectorOptions:
     """Fields of a backbone's spec that reduce its vectors."""
 
     truncate_dim: Annotated[int | None, Option(help="Keep this many leading dimensions (Matryoshka models).")] = None
-    vectors: Annotated[Vectors | None, Option(help="Type of the vectors; binary keeps the sign of each number.")] = None
+    vectors: Annotated[Vectors | None, Option(help="Type of the vectors: unit for unit length, binary for signs.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The commands on an open index: audit, fix and migrate."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from xalign_models.models.saving import save
 from xalign_models.paths import atomic_directory
 from xalign_models.ranking.ranks import normalise
 from xalign_models.recommend.candidates import PLAIN, Candidate
+from xalign_models.specs import Vectors
 from xalign_models.vectors.applying import in_turn
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
@@ -30,6 +32,8 @@ RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 ALIKE = 0.9
 """Least median cosine of the index's vectors with the model's for a fix: the texts may lack what was encoded with them,
 such as a title."""
+ROUNDED = 0.01
+"""Greatest difference of a median length from 1 that rounding may have made."""
 
 
 def open_model(model: str, device: str | None = None) -> Recipe:
@@ -44,6 +48,15 @@ def open_model(model: str, device: str | None = None) -> Recipe:
     return open_recipe(spec, device)
 
 
+def at_length(recipe: Recipe, rows: Rows) -> Recipe:
+    """The same model with vectors of unit length, if those of an index have it: its maps are fitted on such vectors."""
+    lengths = np.linalg.norm(rows.vectors.astype(np.float32), axis=1)
+    if np.median(np.abs(lengths - 1)) > ROUNDED:
+        return recipe
+    backbone = replace(recipe.spec.backbone, vectors=Vectors.UNIT)
+    return open_recipe(replace(recipe.spec, backbone=backbone), recipe.raw.device)
+
+
 def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:
     """All tables of an audit, with its model also those that need it; ``text`` as for :func:`expecting.expect`.
 
@@ -54,6 +67,7 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
     tables = contents(sample)
     if recipe is None:
         return tables
+    recipe = at_length(recipe, sample.rows)
     if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
     rows = expecting.expect(sample, recipe, **text)
@@ -84,12 +98,15 @@ def fix(
     if _is_new(index, output, asked):
         sample, chosen = gather(index, lang), Candidate(method)
         require_made_by(recipe, sample.rows, sample.codes, ALIKE)
+        recipe = at_length(recipe, sample.rows)
         if method == "auto":
             chosen = expecting.best(expecting.expect(sample, recipe, corpus, limit, queries)).candidate
         if chosen == PLAIN:
             raise ModelError("No method is expected to be better than the plain vectors; nothing was written.")
         languages = [*expecting.fit_text(corpus, {*sample.codes.tolist()}, limit)[0]]
         text: dict[str, Any] = {"corpus": corpus, "languages": languages, "limit": limit}
+        if recipe.spec.backbone.vectors is Vectors.UNIT:
+            text["overrides"] = {"vectors": Vectors.UNIT}
         aligned = api.fit(chosen.method, backbone=model, device=device, **text, **dict(chosen.params))
         record = json.dumps({**asked, "chosen": chosen.label}, indent=2)
         save(aligned, output, files={RECORD: record}, adapter=not Path(aligned.xalign_spec.backbone.model).is_dir())

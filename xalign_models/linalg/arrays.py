@@ -1,4 +1,4 @@
-"""Types of numpy arrays that several modules share, and rows of unit length in float64."""
+"""Types of numpy arrays that several modules share, rows of unit length in float64, and the length of rows."""
 
 from typing import Any
 
@@ -16,3 +16,9 @@ def unit(x: npt.NDArray[Any]) -> Float64:
     rows = np.asarray(x, dtype=np.float64)
     lengths: Float64 = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(np.float64).tiny))
+
+
+def median_length(x: npt.NDArray[Any]) -> float:
+    """Median Euclidean length of rows (n, d) that are not zero; 0 without one."""
+    lengths = np.linalg.norm(x.astype(np.float64), axis=1)
+    return float(np.median(lengths[lengths > 0])) if (lengths > 0).any() else 0.0

@@ -19,6 +19,7 @@ from xalign_models.alignments import Alignment
 from xalign_models.alignments.groups import grouped
 from xalign_models.corpora import Corpus
 from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
+from xalign_models.linalg.arrays import median_length
 from xalign_models.paths import atomic_directory, cache_dir
 from xalign_models.specs import AlignmentSpec, digest
 
@@ -110,6 +111,8 @@ def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Ali
     start = perf_counter()
     alignment.fit(data)
     alignment.seconds_ = perf_counter() - start
+    sides = [side[:100] for part in data.values() for side in (part if isinstance(part, tuple) else (part,))]
+    alignment.length_ = median_length(np.concatenate(sides))
     return alignment
 
 

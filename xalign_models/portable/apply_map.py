@@ -1,7 +1,7 @@
 """Applies maps of text embeddings by language and prompt, with numpy and safetensors alone.
 
 Copy this file beside the ``map.json`` and ``map.safetensors`` that ``xalign export --numpy`` wrote. The embeddings are
-those of the backbone before it normalises them:
+like those of the fit: of unit length if it had ``--vectors unit``, else before the backbone normalises them:
 
     vectors = Map.load("folder").transform(embeddings, lang=["de", "th"], prompt="query")
 """

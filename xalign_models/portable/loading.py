@@ -1,5 +1,6 @@
 """Reads the maps of saved models and alignments without torch."""
 
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -11,13 +12,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from xalign_models.errors import AlignmentError, LanguageError
-from xalign_models.files import read_json, safetensors_header
+from xalign_models.files import is_number, read_json, safetensors_header
+from xalign_models.linalg.arrays import median_length
 from xalign_models.portable.apply_map import Array, ByRow, Map
 
 KINDS = {"Aligned", "RectifiedAligned"}
 """Names of the module types that hold maps."""
 FORMAT = 1
 """Version of the format of maps that this version reads and writes."""
+OTHER = 2.5
+"""Ratio of median lengths from which vectors are other ones than those of a fit."""
 READY = Path(__file__).with_name("ready")
 """Folder of the maps that come with xalign, from a model of queries to the model of an index."""
 
@@ -25,8 +29,19 @@ READY = Path(__file__).with_name("ready")
 class SavedMap(Map):
     """Maps that take languages in any code, and give a language that was not fitted to its nearest relative's map."""
 
+    def misfit(self, x: npt.ArrayLike) -> str:
+        """Why the first vectors of (n, d) are not as long as those of the fit; empty if they may be, or if any may."""
+        fitted, length = self.settings.get("length"), median_length(np.asarray(x)[:100])
+        if not fitted or not length or 1 / OTHER < length / fitted < OTHER:
+            return ""
+        advice = "Fit with --vectors unit" if abs(length - 1) < 0.01 else "Give the vectors of the model before its map"
+        return f"The vectors have length {length:.3g}, those of the fit {fitted:.3g}. {advice}."
+
     def transform(self, x: npt.ArrayLike, lang: ByRow = None, prompt: ByRow = None) -> Array:
-        """Map embeddings (n, d) of the backbone, before it normalises them; they are never changed.
+        """Map embeddings (n, d) as the maps were fitted on; they are never changed.
+
+        A model's maps are fitted on the vectors of its backbone before it normalises them, or with ``vectors="unit"``
+        on those of unit length. A warning says if the lengths differ.
 
         Args:
             x: Embeddings (n, d).
@@ -42,9 +57,12 @@ class SavedMap(Map):
                 prompt was not fitted.
         """
         try:
-            return super().transform(x, lang, prompt)
+            mapped = super().transform(x, lang, prompt)
         except ValueError as error:
             raise AlignmentError(str(error)) from None
+        if reason := self.misfit(x):
+            warnings.warn(reason, stacklevel=2)
+        return mapped
 
     def places(self, lang: str | None) -> list[int]:
         """The places of the maps whose mean maps a language's rows."""
@@ -133,6 +151,7 @@ def settings_of(config: Mapping[str, Any], prompts: Mapping[str, str], normalise
         "prompts": {text: stride * place for place, text in enumerate(fitted)}
         | {name: stride * fitted.index(text) for name, text in prompts.items() if text in fitted},
         "unknown_prompt": config.get("unknown_prompt", "error"),
+        "length": config.get("length"),
     }
 
 
@@ -168,10 +187,11 @@ def _checked(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> SavedM
     maps = SavedMap(settings, arrays)
     row = np.zeros((1, settings["dim"]), np.float32)
     firsts, places = settings["prompts"].values(), (settings["languages"] or {"": 0}).values()
+    measured = settings.get("length") is None or (is_number(settings["length"]) and settings["length"] > 0)
     numbered = all(isinstance(number, int) and number >= 0 for number in (*firsts, *places))
     counts = {len(stack) for stack in arrays.values()}
     finite = all(np.isfinite(stack).all() for stack in arrays.values())
     fits = counts <= {1, max(firsts, default=0) + max(places) + 1} and maps.apply(row, 0).shape == row.shape
-    if not (numbered and finite and fits and isinstance(settings["default_lang"], str | None)):
+    if not (measured and numbered and finite and fits and isinstance(settings["default_lang"], str | None)):
         raise ValueError
     return maps

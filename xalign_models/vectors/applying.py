@@ -102,7 +102,8 @@ def apply(
         FileError: An input is damaged, or a vector is missing, ragged or not finite.
         LanguageError: A language is missing or was not fitted.
         AlignmentError: A prompt was not fitted.
-        ModelError: The output exists and has another input, or another process is writing it.
+        ModelError: The output exists and has another input, another process is writing it, or the vectors have another
+            length than those that the maps were fitted on.
     """
     source, output = source.absolute(), output.absolute()
     files = parquet_files(source)
@@ -118,6 +119,9 @@ def apply(
     language = lang_column if maps.settings["languages"] else None
     job = Job(maps, folder, column, language, prompt, prompt_column)
     _require_fitted(job, files)
+    head = next(batches(files[0], column, [column]), None)
+    if head is not None and (reason := maps.misfit(matrix_of(head.column(column), str(files[0])))):
+        raise ModelError(reason)
     parts = list(_parts(files))
     total = sum(part.rows for part in parts)
     identity: dict[str, object] = {

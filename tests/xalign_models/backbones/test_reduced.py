@@ -29,6 +29,7 @@ from xalign_models.store import open_store
 TEXTS = [f"w{i} w{i * 7 % 100}" for i in range(20)]
 WAYS = [
     {"truncate_dim": 5},
+    {"vectors": "unit"},
     {"vectors": "binary"},
     {"truncate_dim": 8, "vectors": "binary"},
     {"vectors": "int8"},
@@ -59,7 +60,7 @@ def test_vectors_are_sentence_transformers_own(tiny_model, calibrated, way):
             unit(theirs), "int8", calibration_embeddings=unit(model.encode(calibrated))
         ).astype(np.float32)
         assert np.unique(theirs).size > 50
-    elif "vectors" in way:
+    elif way.get("vectors") == "binary":
         bits = np.unpackbits(quantize_embeddings(theirs, "ubinary"), axis=1, count=theirs.shape[1])
         theirs = 2.0 * bits - 1
     theirs = unit(theirs)
@@ -72,12 +73,13 @@ def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, cal
     plain, *reduced = (find_spec(str(tiny_model), **way) for way in ({}, *WAYS))
     assert [spec.name for spec in reduced] == [
         "xalign/plain__tiny-dim5",
+        "xalign/plain__tiny-vectors-unit",
         "xalign/plain__tiny-vectors-binary",
         "xalign/plain__tiny-dim8-vectors-binary",
         "xalign/plain__tiny-vectors-int8",
         "xalign/plain__tiny-dim8-vectors-int8",
     ]
-    assert len({Recipe(spec).revision for spec in (plain, *reduced)}) == 6
+    assert len({Recipe(spec).revision for spec in (plain, *reduced)}) == len(WAYS) + 1
     assert len({locate(str(tiny_model), **way).namespace for way in ({}, *WAYS)}) == 1
 
 

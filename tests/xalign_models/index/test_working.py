@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import xalign_models
 from tests.conftest import LANGUAGES
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.index.conftest import PUT, Data
@@ -63,6 +64,21 @@ def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
     assert xalign("index", "undo", source)[0] == 0
     assert "nothing changed" in xalign("index", "undo", source)[1]
     assert open_index(source).written() is None
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float16])
+def test_maps_of_an_index_of_unit_length_are_fitted_on_unit_length(
+    precision, documents, xalign, workdir, tiny_model, request
+):
+    """Most indexes hold vectors of unit length; a shift that was fitted on others would push them all one way."""
+    vectors = documents.vectors / np.linalg.norm(documents.vectors, axis=1, keepdims=True)
+    documents.vectors = vectors.astype(precision).astype(np.float32)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    command = ("index", "fix", source, "-o", "maps", "--model", tiny_model, "--method", "centered", *OPTIONS)
+    assert xalign(*command)[0] == 0
+    second = np.concatenate([rows.vectors for rows in open_index(source).read(second=True)])
+    model = xalign_models.load("maps", device="cpu")
+    np.testing.assert_allclose(second, model.encode(documents.texts, lang=documents.langs), atol=5e-3)
 
 
 def test_audit_compares_methods_and_names_the_prompt(documents, xalign, workdir, tiny_model, request):

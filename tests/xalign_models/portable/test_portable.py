@@ -119,7 +119,7 @@ print(json.dumps([seconds, sorted(sys.modules)]))
     modules = runs[0][1]
     assert not {name.split(".")[0] for name in modules} & (FOREIGN | {"transformers", "langcodes"})
     ours = {name.split(".")[1] for name in modules if name.startswith("xalign_models.")}
-    assert ours <= {"builtin", "errors", "files", "portable"}
+    assert ours <= {"builtin", "errors", "files", "linalg", "portable"}
 
 
 @pytest.mark.parametrize("unknown", ["error", "mean", "related", "unaligned"])
@@ -184,7 +184,14 @@ def test_what_does_not_fit_is_refused_in_one_line(saved, workdir):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"dim": 10**13}, {"prompts": {"query": -1}}, {"languages": {"deu-Latn": 0.5}}, {"default_lang": 5}],
+    [
+        {"dim": 10**13},
+        {"prompts": {"query": -1}},
+        {"languages": {"deu-Latn": 0.5}},
+        {"default_lang": 5},
+        {"length": -1},
+        {"length": "long"},
+    ],
     ids=str,
 )
 def test_settings_of_maps_that_no_one_wrote_are_refused(tmp_path, damage):

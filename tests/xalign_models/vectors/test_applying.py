@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import xalign_models
 from tests.xalign_models.conftest import list_column
 from xalign_models import alignments
 from xalign_models.errors import AlignmentError, FileError, LanguageError, ModelError
@@ -112,6 +113,34 @@ def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text
     with pytest.raises(ModelError, match="has no separate maps"):
         save(model, workdir / "dense", standalone=True, lang="de")
         load_maps("dense")
+
+
+@pytest.mark.parametrize("method", ["centered", "lir", "residual"])
+def test_vectors_of_unit_length_need_maps_of_unit_length(workdir, tiny_model, write_text, method):
+    """Most stores hold unit vectors, which a shift between longer ones would push aside; a projection serves both."""
+    texts, codes = [f"w{number} w{number + 1}" for number in range(20)], ["de", "fr"] * 10
+    raw = 9 * raw_encoder(find_spec(str(tiny_model)).backbone, "cpu").encode(texts)
+    unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+    pq.write_table(pa.table({"lang": codes, "vector": list_column(unit)}), "in.parquet")
+    text = f"own:{write_text(workdir / 'fit', 40)}"
+    for way in ("float32", "unit"):
+        model = xalign_models.fit(
+            method, backbone=str(tiny_model), corpus=text, device="cpu", overrides={"vectors": way}
+        )
+        save(model, way)
+    maps = load_maps("unit")
+    apply(maps, workdir / "in.parquet", workdir / "out", lang_column="lang")
+    np.testing.assert_allclose(matrix(pq.read_table("out")), model.encode(texts, lang=codes), atol=1e-6)
+    for other, rows in ((load_maps("float32"), unit), (maps, raw)):
+        if method == "lir":
+            assert other.misfit(rows) == ""
+        else:
+            with pytest.warns(UserWarning, match="The vectors have length"):
+                other.transform(rows, codes)
+    if method != "lir":
+        with pytest.raises(ModelError, match=r"The vectors have length 1, those of the fit .* Fit with --vectors unit"):
+            apply(load_maps("float32"), workdir / "in.parquet", workdir / "other", lang_column="lang")
+        assert not (workdir / "other").exists()
 
 
 def test_languages_that_are_not_fitted_are_said_first_or_left_as_they_are(tmp_path, source, make_maps):
