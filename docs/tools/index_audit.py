@@ -23,6 +23,7 @@ from xalign_models.index.auditing import contents, gather
 from xalign_models.index.base import open_index
 from xalign_models.index.expecting import K, expect
 from xalign_models.linalg.arrays import Float32
+from xalign_models.ranking.ranks import normalise
 from xalign_tasks.analyses.ready_map import sides
 
 MODEL, CORPUS, LIMIT = "multilingual-e5-small-q4", "ntrex", 1000
@@ -38,7 +39,7 @@ def write_index(recipe: Any, folder: Path) -> list[list[dict[str, Any]]]:
     texts = sides()
     numbers = {code: list(dict.fromkeys(side.contexts)) for code, side in texts.items()}
     for code, paragraphs in numbers.items():
-        vectors = recipe.encode(paragraphs, code, prompt=prompt)
+        vectors = normalise(recipe.encode(paragraphs, code, prompt=prompt))  # as the published model gives them
         for number, (text, vector) in enumerate(zip(paragraphs, vectors, strict=True)):
             places[code, number] = len(rows)
             rows.append({"id": len(rows), "text": text, "lang": code, "vector": vector})

@@ -20,7 +20,9 @@ def apply(
     source: Annotated[Path, Option("--in", help="Parquet file with vectors, or directory of such files.")],
     output: Annotated[Path, Option("--output", "-o", help="Directory of parquet parts to write.")],
     column: Annotated[str | None, Option(help="Column of vectors; by default the only list of numbers.")] = None,
-    lang_column: Annotated[str | None, Option(help="Column of the rows' languages, in any code.")] = None,
+    lang_column: Annotated[
+        str | None, Option(help="Column of the rows' languages, in any code; by default `lang`.")
+    ] = None,
     lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
     prompt: Annotated[str | None, Option(help="Prompt of the vectors, by name; default of the model.")] = None,
     prompt_column: Annotated[str | None, Option(help="Column of the rows' prompts, such as query.")] = None,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from xalign_models.errors import FileError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Mask
-from xalign_models.vector_files.parquet import NAMES
+from xalign_models.vector_files.parquet import LANGUAGES, NAMES
 
 ROWS = 4096
 """Rows of a batch; a kill loses at most one batch of work."""
@@ -23,7 +23,7 @@ SUFFIX = "_xalign"
 USUAL = {
     "vector": NAMES,
     "text": ("text", "content", "document", "chunk", "page_content", "texts"),
-    "lang": ("lang", "language", "langs", "languages"),
+    "lang": LANGUAGES,
     "id": ("id", "_id", "uuid", "ids"),
 }
 STORES = {"lancedb": "lance:Lance", "qdrant": "qdrant:Qdrant", "postgresql": "postgres:Postgres"}

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.files import read_log
 from xalign_models.index.auditing import Sample
+from xalign_models.index.base import Rows
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32
+from xalign_models.models.building import open_recipe
 from xalign_models.models.maps import Maps
 from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import Ranks, normalise, one_target_precision, target_counts
 from xalign_models.recommend.candidates import PLAIN, Candidate, candidates, fitted
+from xalign_models.specs import Vectors
 
 K = 10
 """A relevant row counts as found among this many."""
@@ -28,6 +31,8 @@ PASSAGES, MOST = 100, 8
 """Maximum number of passages of a language, and of sentences in one."""
 NEAR = 0.005
 """Difference of recall up to which the simpler method is chosen."""
+ROUNDED = 0.01
+"""Difference of a vector's length from 1 that a store's rounding may make."""
 Text = dict[str, list[str]]
 
 
@@ -122,6 +127,11 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     return Judged(queries, np.array(codes), sample.rows.vectors, sample.codes, targets)
 
 
+def has_unit_length(rows: Rows) -> bool:
+    """Whether the vectors of an index have unit length, as in most: maps are then fitted on such vectors."""
+    return bool(np.median(np.abs(np.linalg.norm(rows.vectors.astype(np.float32), axis=1) - 1)) < ROUNDED)
+
+
 def expect(
     sample: Sample, recipe: Recipe, corpus: str, limit: int = 300, queries: Path | None = None
 ) -> list[Expectation]:
@@ -137,6 +147,9 @@ def expect(
     Raises:
         XAlignError: Text is missing, or the vectors have another dimension than the model's.
     """
+    if has_unit_length(sample.rows):
+        spec = replace(recipe.spec, backbone=replace(recipe.spec.backbone, vectors=Vectors.UNIT))
+        recipe = open_recipe(spec, recipe.raw.device)
     judged = own_queries(recipe, queries, sample) if queries else None
     text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
     roles = []

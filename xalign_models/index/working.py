@@ -1,7 +1,6 @@
 """The commands on an open index: audit, fix and migrate."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,6 @@ RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 ALIKE = 0.9
 """Least median cosine of the index's vectors with the model's for a fix: the texts may lack what was encoded with them,
 such as a title."""
-ROUNDED = 0.01
-"""Greatest difference of a median length from 1 that rounding may have made."""
 
 
 def open_model(model: str, device: str | None = None) -> Recipe:
@@ -48,15 +45,6 @@ def open_model(model: str, device: str | None = None) -> Recipe:
     return open_recipe(spec, device)
 
 
-def at_length(recipe: Recipe, rows: Rows) -> Recipe:
-    """The same model with vectors of unit length, if those of an index have it: its maps are fitted on such vectors."""
-    lengths = np.linalg.norm(rows.vectors.astype(np.float32), axis=1)
-    if np.median(np.abs(lengths - 1)) > ROUNDED:
-        return recipe
-    backbone = replace(recipe.spec.backbone, vectors=Vectors.UNIT)
-    return open_recipe(replace(recipe.spec, backbone=backbone), recipe.raw.device)
-
-
 def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:
     """All tables of an audit, with its model also those that need it; ``text`` as for :func:`expecting.expect`.
 
@@ -67,7 +55,6 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
     tables = contents(sample)
     if recipe is None:
         return tables
-    recipe = at_length(recipe, sample.rows)
     if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
     rows = expecting.expect(sample, recipe, **text)
@@ -98,14 +85,13 @@ def fix(
     if _is_new(index, output, asked):
         sample, chosen = gather(index, lang), Candidate(method)
         require_made_by(recipe, sample.rows, sample.codes, ALIKE)
-        recipe = at_length(recipe, sample.rows)
         if method == "auto":
             chosen = expecting.best(expecting.expect(sample, recipe, corpus, limit, queries)).candidate
         if chosen == PLAIN:
             raise ModelError("No method is expected to be better than the plain vectors; nothing was written.")
         languages = [*expecting.fit_text(corpus, {*sample.codes.tolist()}, limit)[0]]
         text: dict[str, Any] = {"corpus": corpus, "languages": languages, "limit": limit}
-        if recipe.spec.backbone.vectors is Vectors.UNIT:
+        if expecting.has_unit_length(sample.rows):
             text["overrides"] = {"vectors": Vectors.UNIT}
         aligned = api.fit(chosen.method, backbone=model, device=device, **text, **dict(chosen.params))
         record = json.dumps({**asked, "chosen": chosen.label}, indent=2)

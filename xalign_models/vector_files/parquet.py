@@ -14,6 +14,8 @@ from xalign_models.linalg.arrays import AnyFloats
 
 NAMES = ("vector", "vectors", "embedding", "embeddings")
 """Names of the column of vectors, if a file has several lists of numbers."""
+LANGUAGES = ("lang", "language", "langs", "languages")
+"""Names of a column of languages."""
 BATCH_BYTES = 16 << 20
 """Bytes of vectors in a batch; memory holds two of them, before and after the map."""
 

@@ -21,6 +21,7 @@ from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.progress import live
 from xalign_models.specs import digest
 from xalign_models.vector_files.parquet import (
+    LANGUAGES,
     batches,
     column_of,
     matrix_of,
@@ -87,8 +88,8 @@ def apply(
         source: A parquet file or a directory of such files.
         output: The directory to write; it must not exist, unless the same call wrote it.
         column: Column of vectors; by default the only list of numbers, or the column ``vector`` or ``embedding``.
-        lang_column: Column of languages, in any code; required if maps differ by language and the model has no
-            ``default_lang``.
+        lang_column: Column of languages, in any code; by default one of :data:`LANGUAGES`. It is required if maps
+            differ by language and the model has no ``default_lang``.
         prompt: Name or text of the prompt that rows were encoded with if they have none in ``prompt_column``; None for
             the model's default prompt.
         prompt_column: Column of the rows' prompts, by name or text, such as ``query`` and ``passage``.
@@ -115,6 +116,8 @@ def apply(
     for name in (lang_column, prompt_column):
         if name is not None and name not in schema.names:
             raise FileError(f"{files[0]} has no column {name}; it has {', '.join(schema.names)}.")
+    if lang_column is None and not maps.settings["default_lang"]:
+        lang_column = next((name for name in LANGUAGES if name in schema.names), None)
     folder = output.with_name(f".{output.name}.parts")
     language = lang_column if maps.settings["languages"] else None
     job = Job(maps, folder, column, language, prompt, prompt_column)
@@ -199,7 +202,10 @@ def _require_fitted(job: Job, files: list[Path]) -> None:
         try:
             job.maps.transform(np.zeros((1, job.maps.settings["dim"]), np.float32), code, prompt)
         except LanguageError:
-            missing.add("none at all" if code is None else code)
+            missing.add(code or "")
+    if "" in missing:
+        method = job.maps.settings["method"]
+        raise LanguageError(f"{method} needs every row's language: name a column by --lang-column, or give --lang.")
     if missing:
         raise LanguageError(
             f"{job.maps.settings['method']} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted "

@@ -39,7 +39,7 @@ def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table):
     ("arguments", "part"),
     [
         (("map", "--in", "nothing.parquet", "-o", "o"), "nothing.parquet"),
-        (("map", "--in", "in.parquet", "-o", "o"), "none at all"),
+        (("map", "--in", "in.parquet", "-o", "o"), "not fitted for rows in nl"),
         (("map", "--in", "in.parquet", "-o", "o", "--lang-column", "language"), "no column language; it has text"),
         (("map", "--in", "in.parquet", "-o", "o", "--column", "text"), "its lists of numbers are vector"),
         (("map", "--in", "in.parquet", "-o", "o", "--unknown", "x"), "'x' is not one of 'error', 'related', 'mean'"),

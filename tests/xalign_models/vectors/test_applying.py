@@ -152,15 +152,27 @@ def test_languages_that_are_not_fitted_are_said_first_or_left_as_they_are(tmp_pa
     with pytest.raises(AlignmentError, match="moves every fitted language"):
         load_maps(str(make_maps("centered")), unknown="unaligned")
     folder = str(make_maps("affine"))
-    with pytest.raises(LanguageError, match="not fitted for rows in nld, none at all; fitted languages are"):
+    known = pa.array([code or "nld" for code in codes])
+    pq.write_table(table.set_column(1, "lang", known), tmp_path / "known.parquet")
+    with pytest.raises(LanguageError, match="not fitted for rows in nld; fitted languages are"):
+        apply(load_maps(folder), tmp_path / "known.parquet", tmp_path / "out", lang_column="lang")
+    with pytest.raises(LanguageError, match="needs every row's language: name a column by --lang-column"):
         apply(load_maps(folder), source, tmp_path / "out", lang_column="lang")
     assert not list(tmp_path.glob("*out*"))
     apply(load_maps(folder, unknown="unaligned"), source, tmp_path / "out", lang_column="lang")
     before, after = matrix(table), matrix(pq.read_table(tmp_path / "out"))
     same = [code in {"nld", "eng", "en", "eng-Latn", None} for code in codes]  # the pivot's map is the identity
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == same
-    with pytest.raises(LanguageError, match="none at all"):
-        apply(load_maps(folder), source, tmp_path / "other")
+    pq.write_table(table.set_column(1, "lang", known).rename_columns({"lang": "speech"}), tmp_path / "known.parquet")
+    with pytest.raises(LanguageError, match="needs every row's language"):
+        apply(load_maps(folder), tmp_path / "known.parquet", tmp_path / "other")
+
+
+def test_the_usual_column_of_languages_is_found(tmp_path, source, make_maps):
+    maps = load_maps(str(make_maps()))
+    apply(maps, source, tmp_path / "named", lang_column="lang")
+    apply(maps, source, tmp_path / "found")
+    assert np.array_equal(matrix(pq.read_table(tmp_path / "named")), matrix(pq.read_table(tmp_path / "found")))
 
 
 @pytest.mark.usefixtures("small")
