@@ -189,7 +189,8 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"
-            fail(f"{plain(error.format_message().rstrip('.'))}. `{path} --help` lists what is possible.")
+            message = " ".join(error.format_message().split()).rstrip(".")
+            fail(f"{plain(message)}. `{path} --help` lists what is possible.")
         fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command resumes from there.")

@@ -126,7 +126,7 @@ def lira(
     stage: Annotated[
         Literal["arca", "lasr", "all", "untrained"],
         Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline."),
-    ],
+    ] = "all",
     output: Trained = None,
     config: Annotated[
         list[str] | None, Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")

@@ -13,6 +13,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperOption
 
 from xalign_models.cli.common import Device, check_output, language_codes, print_rows, say, split_list, tell
+from xalign_models.errors import ModelError
 from xalign_models.training.processes import is_main_process
 
 if TYPE_CHECKING:
@@ -108,10 +109,11 @@ def contrastive(
 
 @group.command()
 def lusifer(
-    stage: Annotated[
-        int, Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline.")
-    ],
     config: Annotated[list[str], Option(help=f"small, paper, one of its ablations, or a YAML file. {OVER}")],
+    stage: Annotated[
+        int | None,
+        Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline. --plan: all."),
+    ] = None,
     output: Trained = None,
     start: Annotated[
         Path | None, Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
@@ -132,6 +134,8 @@ def lusifer(
     if plan:
         print_plan([plan_stage(read, number) for number in ((stage,) if stage else read.stages)])
         return
+    if stage is None:
+        raise ModelError("--stage is missing: 1 is alignment, 2 representation fine-tuning, 0 the untrained baseline.")
     if output is not None:
         check_output(output)
     spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)

@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
     part: str
     number: int
-    seconds: float
+    seconds: float | None
     gigabytes: float
     hours: float
 
@@ -112,4 +112,4 @@ def checked(rows: Sequence[Row]) -> list[Row]:
             f"({worst.number:,} times {worst.seconds:,.1f} s, {worst.gigabytes:,.0f} GB); train on fewer rows, "
             "in a smaller mini_batch, or smaller models."
         )
-    return [*rows, Row(f"total, {devices} H100", sum(row.number for row in rows), 0.0, memory, round(hours, 2))]
+    return [*rows, Row(f"total, {devices} H100", sum(row.number for row in rows), None, memory, round(hours, 2))]

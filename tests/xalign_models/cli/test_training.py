@@ -130,3 +130,18 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, 
     assert trained
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]
     assert sorted(one.name for one in workdir.iterdir()) == ["cache", "data", "model", "store", "text"]
+
+
+def test_a_plan_needs_no_stage_and_a_training_does(xalign, workdir):
+    status, out, err = xalign("train", "lusifer", "--config", "paper", "--plan")
+    assert (status, err) == (0, [])
+    assert [line.split(",")[0].split("\t")[0] for line in out.splitlines()[1:]] == ["stage 1", "stage 2", "total"]
+    status, _, (line,) = xalign("train", "lusifer", "--config", "small")
+    assert status == 2
+    assert "--stage is missing: 1 is alignment" in line
+
+
+def test_a_choice_that_is_none_of_the_listed_is_one_line(xalign, workdir):
+    status, out, err = xalign("train", "lira", "--stage", "both")
+    assert (status, out, len(err)) == (2, "", 1)
+    assert "'arca', 'lasr', 'all', 'untrained'" in err[0]
