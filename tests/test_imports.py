@@ -188,3 +188,9 @@ def test_type_checks_messages_and_lower_rooms_are_no_arrows():
 def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
     assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_the_design_page_lists_the_rooms_by_layer():
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    rows = re.findall(r"^\| [a-z ]+ \| ((?:`\w+`(?:, )?)+) \|", text, re.MULTILINE)
+    assert [sorted(re.findall(r"\w+", row)) for row in rows] == [sorted(layer.split()) for layer in LAYERS]
