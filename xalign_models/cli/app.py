@@ -142,10 +142,9 @@ def _options(
     handler = logging.StreamHandler()
     handler.setFormatter(_Level())
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
-    for name in () if debug else ("xalign_models", "xalign_tasks"):
-        logging.getLogger(name).setLevel(logging.INFO)
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
-    if not debug:  # silences information of other packages
+    if not debug:  # information of ours, and none of other packages
+        logging.getLogger("xalign_models").setLevel(logging.INFO)
         for name in ("mteb", "datasets", "transformers", "sentence_transformers", "httpx", "huggingface_hub"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
