@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import os
 import subprocess
@@ -200,6 +201,7 @@ def xalign(
         with pytest.raises(SystemExit) as exit_:
             main()
         warnings.formatwarning = formatwarning
+        logging.getLogger("xalign_models").setLevel(logging.NOTSET)
         for variable in ("XALIGN_OWN", "PYTHONSAFEPATH"):  # of --data, and of every command
             os.environ.pop(variable, None)
         captured = capfd.readouterr()

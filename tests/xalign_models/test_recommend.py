@@ -253,7 +253,7 @@ def test_corpora_to_judge_on_are_read_in_the_languages_that_are_fitted(workdir, 
         70,
         70,
     ]
-    with pytest.raises(LanguageError, match="name another text with --judge"):
+    with pytest.raises(LanguageError, match="has no fra-Latn; name another with --judge"):
         api.recommend(**names, languages=["fra-Latn"], judge=f"own:{_only(other)}")
     with pytest.raises(AlignmentError, match="--judge applies to the method auto only"):
         api.fit("centered", **names, judge=f"own:{other}")

@@ -93,7 +93,7 @@ def test_a_model_that_cannot_be_packed_is_padded_and_that_is_logged(
     modules = backbone(checkpoint, tmp_path, kind, PADDED[kind])
     raw = RawEncoder("n", lambda: modules, "cpu", token_budget=60)
     before = modules[0].model.config._attn_implementation
-    with caplog.at_level(logging.INFO, "xalign_models"):
+    with caplog.at_level(logging.DEBUG, "xalign_models.backbones.pipeline"):
         vectors = raw.encode(TEXTS)
     assert [record.message.split(" ")[0] for record in caplog.records] == [type(modules[0].model).__name__]
     assert modules[0].model.config._attn_implementation == before
