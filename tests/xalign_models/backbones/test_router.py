@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import xalign_models
+from tests.xalign_models.conftest import QUICK
 from xalign_models.alignments import METHODS
 from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.router import sides_of
@@ -108,9 +109,8 @@ def test_every_alignment_goes_on_top_and_is_saved(workdir, tiny_model, write_tex
     bert, pooling, _ = SentenceTransformer(str(tiny_model), device="cpu")
     plain = SentenceTransformer(modules=[Router.for_query_document([static()], [bert, pooling])], device="cpu")
     plain.save_pretrained(str(workdir / "routed"), create_model_card=False)
-    model = xalign_models.fit(
-        method, backbone=str(workdir / "routed"), corpus=f"own:{write_text(workdir / 'fit', 60)}", device="cpu"
-    )
+    text, params = f"own:{write_text(workdir / 'fit', 60)}", QUICK.get(method, {})
+    model = xalign_models.fit(method, backbone=str(workdir / "routed"), corpus=text, device="cpu", **params)
     xalign_models.save(model, "aligned")
     loaded = xalign_models.load("aligned", device="cpu")
     encoders = [load_encoder(each, device="cpu", store=open_store()) for each in (model.xalign_spec, "aligned")]
