@@ -38,6 +38,20 @@ class CheckedTransformer(Transformer):
         directory = inspected(model_name_or_path).directory  # where a temporary copy was made from
         require_vocabulary(self.tokenizer, str(directory))
         self.tokenizer.name_or_path = str(directory)
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        self._lengths = backend and (backend.truncation, backend.padding)
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write weights, tokenizer and configuration.
+
+        Encoding leaves its own truncation and padding in a tokenizer; the saved file has those that were loaded.
+        """
+        if lengths := getattr(self, "_lengths", None):
+            truncation, padding = lengths
+            backend: Any = self.tokenizer.backend_tokenizer
+            backend.enable_truncation(**truncation) if truncation else backend.no_truncation()
+            backend.enable_padding(**padding) if padding else backend.no_padding()
+        super().save(output_path, *args, **kwargs)
 
     def _load_model(
         self,

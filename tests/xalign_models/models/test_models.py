@@ -524,7 +524,9 @@ def test_provenance_survives_sentence_transformers_own_way_of_saving(saved, work
     """Not the class, the files keep it: another library may load and save the model."""
     from sentence_transformers import SentenceTransformer
 
-    SentenceTransformer(str(saved), trust_remote_code=True, device="cpu").save_pretrained(str(workdir / "again"))
+    model = SentenceTransformer(str(saved), trust_remote_code=True, device="cpu")
+    model.encode([{"text": "w1", "lang": "de"}, {"text": "w1 w2 w3", "lang": "de"}])  # pads and truncates
+    model.save_pretrained(str(workdir / "again"))
     before, after = read_card(saved), read_card(workdir / "again")
     assert not (workdir / "again" / assets.CARD).exists()
     assert after.content == before.content
