@@ -14,7 +14,6 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.files import read_log
 from xalign_models.index.auditing import Sample
-from xalign_models.index.base import Rows
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32
@@ -31,8 +30,6 @@ PASSAGES, MOST = 100, 8
 """Maximum number of passages of a language, and of sentences in one."""
 NEAR = 0.005
 """Difference of recall up to which the simpler method is chosen."""
-ROUNDED = 0.01
-"""Difference of a vector's length from 1 that a store's rounding may make."""
 Text = dict[str, list[str]]
 
 
@@ -127,15 +124,12 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     return Judged(queries, np.array(codes), sample.rows.vectors, sample.codes, targets)
 
 
-def has_unit_length(rows: Rows) -> bool:
-    """Whether the vectors of an index have unit length, as in most: maps are then fitted on such vectors."""
-    return bool(np.median(np.abs(np.linalg.norm(rows.vectors.astype(np.float32), axis=1) - 1)) < ROUNDED)
-
-
 def expect(
     sample: Sample, recipe: Recipe, corpus: str, limit: int = 300, queries: Path | None = None
 ) -> list[Expectation]:
     """The recall of the plain vectors and of each method that ``xalign recommend`` tries, the simplest first.
+
+    Maps are fitted on vectors of unit length, which most indexes hold; others are brought to it.
 
     Args:
         sample: Rows of the index.
@@ -147,9 +141,8 @@ def expect(
     Raises:
         XAlignError: Text is missing, or the vectors have another dimension than the model's.
     """
-    if has_unit_length(sample.rows):
-        spec = replace(recipe.spec, backbone=replace(recipe.spec.backbone, vectors=Vectors.UNIT))
-        recipe = open_recipe(spec, recipe.raw.device)
+    spec = replace(recipe.spec, backbone=replace(recipe.spec.backbone, vectors=Vectors.UNIT))
+    recipe = open_recipe(spec, recipe.raw.device)
     judged = own_queries(recipe, queries, sample) if queries else None
     text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
     roles = []
@@ -178,11 +171,12 @@ def _expected(candidate: Candidate, roles: Sequence[Any], judged: Judged) -> Exp
 
 def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
     """Unit rows under a fitted alignment, or none; languages that were not fitted get a relative's map."""
+    vectors = normalise(vectors)
     if alignment is None:
-        return normalise(vectors)
+        return vectors
     module = module_of({"": alignment})
     module.unknown = "related"
-    return Maps(module, normalise=True).transform(np.asarray(vectors, np.float32), codes.tolist())
+    return Maps(module, normalise=True).transform(vectors, codes.tolist())
 
 
 def best(expectations: Sequence[Expectation]) -> Expectation:

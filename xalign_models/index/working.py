@@ -91,15 +91,14 @@ def fix(
             raise ModelError("No method is expected to be better than the plain vectors; nothing was written.")
         languages = [*expecting.fit_text(corpus, {*sample.codes.tolist()}, limit)[0]]
         text: dict[str, Any] = {"corpus": corpus, "languages": languages, "limit": limit}
-        if expecting.has_unit_length(sample.rows):
-            text["overrides"] = {"vectors": Vectors.UNIT}
-        aligned = api.fit(chosen.method, backbone=model, device=device, **text, **dict(chosen.params))
+        unit = {"vectors": Vectors.UNIT}
+        aligned = api.fit(chosen.method, backbone=model, device=device, overrides=unit, **text, **dict(chosen.params))
         record = json.dumps({**asked, "chosen": chosen.label}, indent=2)
         save(aligned, output, files={RECORD: record}, adapter=not Path(aligned.xalign_spec.backbone.model).is_dir())
     maps, prompt = load_maps(str(output)), recipe.role_prompts()[-1]
 
     def convert(rows: Rows) -> AnyFloats:
-        return maps.transform(np.asarray(rows.vectors, np.float32), languages_of(rows, lang), prompt)
+        return maps.transform(normalise(rows.vectors), languages_of(rows, lang), prompt)
 
     return str(read_json(output / RECORD)["chosen"]), *fill(index, convert, each)
 

@@ -20,6 +20,7 @@ from xalign_models.index.base import open_index
 from xalign_models.models.building import raw_encoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
+from xalign_models.ranking.ranks import normalise
 
 
 @pytest.fixture
@@ -53,7 +54,8 @@ def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
     maps = load_maps("maps")
     for code in LANGUAGES:
         chosen = [lang == code for lang in documents.langs]
-        np.testing.assert_allclose(second[chosen], maps.transform(documents.vectors[chosen], code), atol=1e-5)
+        rows = normalise(documents.vectors[chosen])
+        np.testing.assert_allclose(second[chosen], maps.transform(rows, code), atol=1e-5)
     assert xalign(*command)[0] == 0
     status, _, err = xalign(*command[:4], "other", *command[5:])
     assert status == 2
@@ -66,13 +68,14 @@ def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
     assert open_index(source).written() is None
 
 
-@pytest.mark.parametrize("precision", [np.float32, np.float16])
-def test_maps_of_an_index_of_unit_length_are_fitted_on_unit_length(
-    precision, documents, xalign, workdir, tiny_model, request
+@pytest.mark.parametrize("form", ["raw", "unit", "half", "scaled"])
+def test_the_second_column_has_the_models_own_vectors_whatever_the_length_of_the_first(
+    form, documents, xalign, workdir, tiny_model, request
 ):
     """Most indexes hold vectors of unit length; a shift that was fitted on others would push them all one way."""
-    vectors = documents.vectors / np.linalg.norm(documents.vectors, axis=1, keepdims=True)
-    documents.vectors = vectors.astype(precision).astype(np.float32)
+    unit = normalise(documents.vectors)
+    forms = {"raw": documents.vectors, "unit": unit, "half": unit.astype(np.float16), "scaled": 127 * unit}
+    documents.vectors = forms[form].astype(np.float32)
     source, _ = PUT["parquet"](documents, workdir, request)
     command = ("index", "fix", source, "-o", "maps", "--model", tiny_model, "--method", "centered", *OPTIONS)
     assert xalign(*command)[0] == 0
