@@ -63,10 +63,12 @@ def export(
     if folder:
         require_replaceable(folder, "map.json", "--numpy")
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
+    length = maps.settings["length"]
+    given = f", for vectors of length {length:.3g}" if length else ""
     for path, write in ((folder, export_numpy), (graph, export_onnx)):
         if path is not None:
             write(maps, path)
-            say(f"{maps.aligned.method}: {path}")
+            say(f"{maps.aligned.method}: {path}{given}")
 
 
 @with_options

@@ -260,6 +260,10 @@ def test_the_command_writes_both(saved, workdir, xalign):
     assert xalign("export", "saved")[0] == 2
     assert xalign("export", "saved", "--numpy", ".")[0] == 2
     assert not xalign("export", "saved", "--numpy", "folder")[0]
+    _, raw = saved("centered")
+    length = np.median(np.linalg.norm(raw, axis=1))
+    (line,) = xalign("export", "saved", "--numpy", "folder")[1].splitlines()
+    assert float(line.removeprefix("centered: folder, for vectors of length ")) == pytest.approx(length, rel=0.5)
 
 
 def test_encode_takes_a_language_per_text_in_any_order(saved):
