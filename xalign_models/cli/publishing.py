@@ -117,5 +117,5 @@ def mteb_command(context: typer.Context) -> None:
     from xalign_models.models.mteb import register_with_mteb
 
     register_with_mteb()
-    sys.argv = ["xalign mteb", *context.args]
+    sys.argv = ["xalign mteb", *(context.args or ["--help"])]
     mteb.cli.main()

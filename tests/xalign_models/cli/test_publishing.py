@@ -94,3 +94,5 @@ def test_mtebs_own_commands_know_our_tasks(workdir, python) -> None:
     command = [python, "-m", "xalign_models.cli", "mteb", "available-tasks", "--tasks", "FloresPrecision"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "FloresPrecision" in result.stdout, result.stderr
+    bare = subprocess.run(command[:4], capture_output=True, text=True, check=False)
+    assert (bare.returncode, bare.stdout.split()[:3]) == (0, ["usage:", "xalign", "mteb"]), bare.stderr
