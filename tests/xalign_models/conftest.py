@@ -18,7 +18,10 @@ from xalign_models.plugins import loading
 from xalign_models.results.items import full_folder, keep_outcomes, save_items
 from xalign_models.specs import BackboneSpec, ModelSpec
 
-QUICK = {"minivec2vec": {"clusters": 8, "runs": 2, "rounds": 3, "neighbours": 10}}
+QUICK = {
+    "minivec2vec": {"clusters": 8, "runs": 2, "rounds": 3, "neighbours": 10},
+    "langsae": {"units": 64, "steps": 100},
+}
 """Parameters of methods whose fit takes seconds, for tests of what follows it."""
 KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "TASKS")
 

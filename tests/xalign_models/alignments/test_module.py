@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from tests.xalign_models.conftest import QUICK
 from xalign_models.alignments import LSAR, METHODS, AffineMap, Centered, Procrustes, make
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError, LanguageError
@@ -20,7 +21,7 @@ TEXTS = ["the cat sees a dog", "die katze", "eine katze sieht die hund die hund"
 
 @pytest.fixture(params=METHODS)
 def alignment(request, parallel):
-    return make(request.param).fit(parallel)
+    return make(request.param, **QUICK.get(request.param, {})).fit(parallel)
 
 
 def module_of(alignment):
