@@ -36,6 +36,8 @@ CHECKED = 8
 """Number of texts that the model encodes to check that the vectors are its own."""
 SAME = 0.99
 """Minimum cosine between vectors that count as equal."""
+LENGTHS = 0.02
+"""Maximum relative difference of their lengths."""
 
 
 def export(
@@ -151,13 +153,18 @@ def _require_same(
     encoded = raw_encoder(spec, pick_device(device)).encode(texts, prompt).astype(np.float64)
     if encoded.shape != vectors.shape:
         raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {encoded.shape[1]}.")
-    lengths = np.linalg.norm(encoded, axis=1) * np.linalg.norm(vectors.astype(np.float64), axis=1)
-    cosines = (encoded * vectors).sum(axis=1) / lengths
+    own, lengths = (np.linalg.norm(side.astype(np.float64), axis=1) for side in (encoded, vectors))
+    cosines = (encoded * vectors).sum(axis=1) / (own * lengths)
     if (least := float(cosines.min())) < SAME:
         text = texts[int(cosines.argmin())][:60]
         raise ModelError(
             f"{file} has vectors of another model, prompt or pooling: the cosine with the vector of {spec.name} is "
             f"{least:.3f} for {text!r}. `xalign parity` finds the cause; --check 0 imports them as they are."
+        )
+    if (np.abs(lengths / own - 1) > LENGTHS).any():
+        raise ModelError(
+            f"{file} has the vectors of {spec.name} at length {np.median(lengths):.3g}; the store keeps them at "
+            f"{np.median(own):.3g}, before they are normalised. Use the file itself as a backbone, vectors:{file}."
         )
 
 
