@@ -4,6 +4,8 @@ A model's score is its mean over the languages, and over the kinds if none is as
 end of their interval: a score that is measured whole has none, and one that rests on little has a wide one.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +27,11 @@ CLOSE = 0.02
 """Models this near to the best count as good as it: two points."""
 NEXT = 3
 """Number of measurements that are named as worth making."""
+
+
+def named(licence: str | None) -> str:
+    """A licence's name in the registry's form: ``apache-2.0`` for Apache 2.0."""
+    return "-".join(re.split(r"[\s_-]+", (licence or "").strip().lower()))
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,12 @@ class Wish:
 
     def admits(self, model: PublishedModel) -> bool:
         """Whether the model's size, licence and dimension are known to fit."""
-        licence = (self.licence or "").lower()
+        licence = named(self.licence)
         licences = PERMISSIVE if licence == "permissive" else {licence}
         return (
             (self.max_parameters is None or (model.parameters or np.inf) <= self.max_parameters)
             and (self.max_dimension is None or (model.dimension or np.inf) <= self.max_dimension)
-            and (self.licence is None or (model.licence or "").lower() in licences)
+            and (self.licence is None or named(model.licence) in licences)
         )
 
 
@@ -145,6 +152,10 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
     ends = np.rint(1000 * low.mean(axis=0)) / 1000  # as the page, which has no more digits to tell models apart by
     chosen = sorted((row for row, model in enumerate(about) if wish.admits(model)), key=lambda row: -ends[row])
     if not chosen:
+        licences = Counter(named(model.licence) for model in about if model.licence)
+        if wish.licence and named(wish.licence) not in {*licences, "permissive"}:
+            most = ", ".join(name for name, _ in licences.most_common(8))
+            raise ModelError(f"--license {wish.licence}: no model has it; the most common are {most}.")
         raise ModelError("No model with scores for these languages fits; relax --max-params, --license or --dim.")
     candidates = tuple(
         RankedModel(

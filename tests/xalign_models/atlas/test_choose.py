@@ -55,6 +55,13 @@ def test_candidates_are_ranked_by_the_lower_end_and_lie_inside(atlas):
         assert all(one.worst[1] <= one.score + 1e-9 and one.worst[0] in wish.languages for one in candidates)
 
 
+def test_a_licence_is_known_as_people_write_it(atlas):
+    found = [choose(atlas, Wish(("deu-Latn",), licence=text)).candidates for text in ("apache-2.0", "Apache 2.0")]
+    assert found[0] == found[1]
+    with pytest.raises(ModelError, match=r"--license WTFPL: no model has it; the most common are .*apache-2\.0"):
+        choose(atlas, Wish(("deu-Latn",), licence="WTFPL"))
+
+
 def test_limits_are_kept_in_any_case(atlas):
     wish = Wish(("deu-Latn",), "Retrieval", 6 * 10**8, "MIT", 768)
     found = choose(atlas, wish)
