@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from xalign_models.results.intervals import Estimate, Sample, estimate, pair_tests, ranks
 from xalign_models.results.items import Items
-from xalign_models.results.languages import shared, varying
+from xalign_models.results.languages import shared, varying, within
 from xalign_models.results.reading import Results, TaskScores
 from xalign_models.results.significance import ALPHA, holm
 from xalign_models.tables.board import Cell, Evidence
@@ -80,7 +80,7 @@ class Column:
         spoken: dict[str, tuple[str, ...]] = {subset: () for scores in matching.values() for subset in scores}
         for frame in {id(table.frame): table.frame for table in tables.values()}.values():
             spoken |= {subset: codes for subset, codes in frame.languages.items() if subset in spoken}
-        left = _within(spoken, languages)
+        left = within(spoken, languages)
         values = {model: {s: value for s, value in scores.items() if s in left} for model, scores in matching.items()}
         texts = {
             model: frozenset((tables[model].dataset_revision, subset) for subset in scores)
@@ -159,12 +159,6 @@ class Column:
 
 def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
     return {subset: value for subset, value in table.values(metric).items() if fnmatchcase(subset, pattern)}
-
-
-def _within(spoken: Mapping[str, Collection[str]], languages: Collection[str] | None) -> set[str]:
-    """Subsets whose languages, but the one of all pairs, are among the chosen ones."""
-    others = set(varying(spoken.values())) - set(languages or ())
-    return {subset for subset, codes in spoken.items() if languages is None or not others & set(codes)}
 
 
 def _widest(texts: Collection[frozenset[tuple[str | None, str]]]) -> frozenset[tuple[str | None, str]]:

@@ -221,8 +221,9 @@ def _legend(rows: Sequence[Row], metric: str, columns: Sequence[Column]) -> list
 
 
 def detail(
-    results: Results, task: str, *, models: Collection[str] | None = None, metric: str = MAIN, published: bool = False
-) -> Board:
+    results: Results, task: str, *, models: Collection[str] | None = None, metric: str = MAIN, published: bool = False,
+    languages: Collection[str] | None = None,
+) -> Board:  # fmt: skip
     """One task by language: for pair tasks the means into and from each language, for others each subset.
 
     ``published`` adds the published numbers of the same task, metric and subset. The other arguments are those of
@@ -238,7 +239,7 @@ def detail(
     cells: dict[str, dict[str, Cell]] = {"mean": {}}
     columns: list[str] = []
     legend = [f"{task}: {_name(metric)} in percent."]
-    by_model = {head.name: results.tables[head.name, task].values(metric) for head in heads}
+    by_model = {head.name: results.tables[head.name, task].values(metric, languages) for head in heads}
     common = shared([frozenset(values) for values in by_model.values() if values])
     for head in heads:
         table, values = results.tables[head.name, task], by_model[head.name]
@@ -255,7 +256,8 @@ def detail(
                 fitted = table.trained_on and language == "mean"
                 cells.setdefault(language, {})[columns[-1]] = Cell(100 * value, fitted=fitted)
     if not columns:
-        raise ResultsError(f"No readable result of {task} has {metric!r}.")
+        where = f" in {', '.join(languages)}" if languages else ""
+        raise ResultsError(f"No readable result of {task} has {metric!r}{where}.")
     if any(values.keys() != common for values in by_model.values()):
         legend.append(f"mean: over the {len(common)} subsets that most models share; –: the model lacks one of them.")
     if any(column.endswith("Into X") for column in columns):

@@ -14,11 +14,11 @@ from xalign_models.results.reading import Results
 from xalign_models.tables.escaping import escape
 
 
-def means_csv(results: Results, models: Collection[str] | None = None) -> str:
+def means_csv(results: Results, models: Collection[str] | None = None, languages: Collection[str] | None = None) -> str:
     """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
 
     In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models``
-    chooses some, by any name that ``xalign run`` takes.
+    chooses some, by any name that ``xalign run`` takes; ``languages`` chooses subsets, as in the leaderboard.
 
     Raises:
         ResultsError: A model has no results.
@@ -28,7 +28,7 @@ def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("model", "task", "language", "score"))
     for (model, task), table in results.tables.items():
-        if (values := table.values()) and model in chosen:
+        if (values := table.values(languages=languages)) and model in chosen:
             means = {"mean": fmean(values.values())}
             for row, weights in sorted(language_weights(values).items()):
                 means.setdefault(row, fsum(weight * values[subset] for subset, weight in weights.items()))

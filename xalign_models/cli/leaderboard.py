@@ -65,24 +65,27 @@ def leaderboard(
     if serve and html is None:
         raise ResultsError("--serve needs a page; add --html DIR.")
     if html is not None:
+        if languages:
+            raise ResultsError("--languages has no effect on the page, whose reader chooses them; leave it out.")
         _write_page(Path(output), html, chosen_models, chosen_tasks or None, serve)
         return
     from xalign_models.boards.leaderboard import detail
     from xalign_models.results.reading import read_results
 
+    codes = language_codes(languages, None)
     if means:
         from xalign_models.boards.means import means_csv
 
-        sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models))
+        sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models, codes))
         return
     form = form or ("json" if json else "markdown" if markdown or narrow else None)
     if by_language and (len(chosen_tasks) != 1 or benchmark):
         raise ResultsError("--by-language shows one task; name one with -t.")
-    codes, study = language_codes(languages, None), studies if studies or chosen_models is None else None
+    study = studies if studies or chosen_models is None else None
     boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark, codes, study)]
     if by_language or (len(chosen_tasks) == 1 and not benchmark and form is None and out.is_terminal):
         results = read_results(Path(output), tasks=chosen_tasks)
-        boards.append(detail(results, chosen_tasks[0], models=chosen_models, published=published))
+        boards.append(detail(results, chosen_tasks[0], models=chosen_models, published=published, languages=codes))
     for board in boards:
         if narrow:
             sys.stdout.write(to_markdown(board, narrow=True))

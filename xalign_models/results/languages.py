@@ -63,6 +63,12 @@ def varying(spoken: Iterable[Collection[str]]) -> list[str]:
     return sorted(code for code in {*chain(*languages)} if not all(code in codes for codes in languages))
 
 
+def within(spoken: Mapping[str, Collection[str]], languages: Collection[str] | None) -> set[str]:
+    """Subsets whose languages, but the one of all pairs, are among the chosen ones."""
+    others = set(varying(spoken.values())) - set(languages or ())
+    return {subset for subset, codes in spoken.items() if languages is None or not others & set(codes)}
+
+
 Subset = TypeVar("Subset", bound=Hashable)
 
 

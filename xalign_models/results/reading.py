@@ -21,6 +21,7 @@ import numpy.typing as npt
 from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import is_number, read_json
+from xalign_models.results.languages import within
 from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, bounds, why_impossible
 from xalign_models.specs import ModelSpec
@@ -132,12 +133,17 @@ class TaskScores:
     mteb_version: str | None = None
     spec: ModelSpec | None = None
 
-    def values(self, metric: str = MAIN) -> dict[str, float]:
-        """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
+    def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> dict[str, float]:
+        """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.
+
+        With canonical codes of ``languages``, subsets with another language are left out, except the one of all pairs.
+        """
         if metric not in self.columns:
             return {}
         keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True)
-        return {key: value for key, value in keyed if value == value}
+        found = {key: value for key, value in keyed if value == value}
+        left = found if languages is None else within(self.frame.languages, languages)
+        return {key: value for key, value in found.items() if key in left}
 
     def rows(self) -> list[tuple[str, str, tuple[str, ...], float]]:
         """Split, subset, languages and main score of each entry that has a possible one."""

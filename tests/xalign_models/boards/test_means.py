@@ -24,6 +24,13 @@ def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
         "org/b,Pairs,bbb-Latn,55.00",
         "org/b,Pairs,ccc-Latn,40.00",
     ]
+    assert means_csv(results, languages=("ccc-Latn", "fr")).splitlines()[1:] == [
+        "org/a,Single,mean,25.00",
+        "org/a,Single,fr,25.00",
+        "org/b,Pairs,mean,40.00",
+        "org/b,Pairs,aaa-Latn,40.00",
+        "org/b,Pairs,ccc-Latn,40.00",
+    ]
     put("org/c", "@SUM(A1)", {"=cmd()": 0.5})
     assert means_csv(read_results(tmp_path), ["org/c"]).splitlines()[1:] == [
         "org/c,'@SUM(A1),mean,50.00",
