@@ -15,6 +15,7 @@ from torch import Tensor
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.assets import CARD
 from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.files import is_number
 from xalign_models.identification import UNDETERMINED, Unidentified, identify
 from xalign_models.languages import canonical, is_canonical
 from xalign_models.specs import Unknown
@@ -50,7 +51,7 @@ class Aligned(Module):
         length: Median length of the vectors that the maps were fitted on; None if unknown, or of no matter to them.
 
     Raises:
-        AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
+        AlignmentError: The format has another version, or ``unknown``, ``unknown_prompt`` or ``length`` is invalid.
         LanguageError: ``default_lang`` is not a language.
     """
 
@@ -87,6 +88,8 @@ class Aligned(Module):
         super().__init__()
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
+        if not (length is None or (is_number(length) and length > 0)):
+            raise AlignmentError(f"length={length!r:.50} is no length of vectors; fit and save the model again.")
         self.prompts = None if prompts is None else list(prompts)
         self.unknown_prompt, self.length = unknown_prompt, length
         self._said = set[str]()

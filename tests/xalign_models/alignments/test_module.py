@@ -124,6 +124,14 @@ def test_a_method_that_breaks_the_protocol_is_told_how(parallel, changes, messag
         Aligned.of(fitted)
 
 
+@pytest.mark.parametrize("length", ["4.8", -1, 0, float("nan"), True, [4.8]])
+def test_a_length_that_is_none_is_refused(parallel, length):
+    """It comes out of a file."""
+    config = Aligned.of(Centered().fit(parallel)).get_config_dict()
+    with pytest.raises(AlignmentError, match="is no length of vectors"):
+        Aligned(**config | {"length": length})
+
+
 def test_missing_and_unknown_languages(parallel):
     module, x = Aligned.of(Procrustes().fit(parallel)), torch.ones(2, 16)
     with pytest.raises(LanguageError, match=r"lang= to encode, or inputs .* fitted languages: eng-Latn, deu-Latn"):
