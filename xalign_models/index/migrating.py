@@ -30,9 +30,10 @@ def conformal(losses: AnyFloats, level: float) -> float:
 
 
 def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
-    """A map from the vectors of a sample to a new model's, fitted on half of the texts, and its losses on the others.
+    """A map from the vectors of a sample to a new model's, fitted on all texts, with the losses of one fitted on half.
 
-    A query's loss is the share of a new index's ten nearest rows that are not among the ten nearest here.
+    The losses are those of the other half, and the map on all texts should lose less. A query's loss is the share of a
+    new index's ten nearest rows that are not among the ten nearest here.
 
     Returns:
         The map, and ``table`` with the mean loss, and the bound that 90% of queries keep, by share of rows encoded
@@ -50,8 +51,7 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
     require_made_by(old, sample.rows, sample.codes)
     queries, documents = (normalise(encode(new, texts, codes, prompt)) for prompt in (prompts[0], prompts[-1]))
     held = np.random.default_rng(0).permutation(len(texts)) % 2 == 1
-    layers = migration.fit_map(method, stored[~held], documents[~held])
-    predicted = migration.apply(layers, stored[held])
+    predicted = migration.apply(migration.fit_map(method, stored[~held], documents[~held]), stored[held])
     lengths, own = np.linalg.norm(predicted, axis=1), np.arange(held.sum())
     order, true = np.argsort(lengths), nearest_others(queries[held], documents[held], own, NEIGHBOURS)
     table = []
@@ -63,4 +63,6 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         row = {"encoded again": share, "mean loss": float(losses.mean()), "bound": conformal(losses, LEVEL)}
         table.append({name: round(value, 3) for name, value in row.items()})
     share = next((row["encoded again"] for row in table if row["bound"] <= WANTED), 1.0)
-    return layers, {"table": table, "share": share, "cut": float(np.quantile(lengths, share))}
+    layers = migration.fit_map(method, stored, documents)
+    cut = np.quantile(np.linalg.norm(migration.apply(layers, stored), axis=1), share)
+    return layers, {"table": table, "share": share, "cut": float(cut)}
