@@ -170,7 +170,7 @@ def real(tmp_path_factory):
 @pytest.fixture(scope="session")
 def real_texts():
     """Some longer than 64 tokens."""
-    return sample(lambda language: SENTENCES[language].split(), short=6, long=2, most=60)
+    return sample(lambda language: SENTENCES[language].split(), short=3, long=1, most=60)
 
 
 @pytest.mark.slow
