@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import Alignment
+from xalign_models.alignments.base import listed
 from xalign_models.alignments.groups import grouped
 from xalign_models.corpora import Corpus
 from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
@@ -25,6 +26,8 @@ from xalign_models.specs import AlignmentSpec, digest
 
 logger = logging.getLogger(__name__)
 
+FEW = 10
+"""Number of rows in a language below which a warning says so."""
 MANY = 10_000
 """Number of texts that take a CPU about a minute: from here on, a message announces it."""
 
@@ -150,6 +153,8 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()
         fewer = "" if spec.limit else " Limit the rows per corpus and language with --limit 1000."
         said = "%s is fitted on %s texts in %d languages. Texts that are not in the store are encoded first.%s"
         logger.warning(said, spec.label, f"{count:,}", len(texts), fewer)
+    if few := {language: len(sides[0]) for language, sides in texts.items() if len(sides[0]) < FEW}:
+        logger.warning("%s is fitted on few rows (%s), whose means are mostly chance.", spec.label, listed(few))
     for language, sides in texts.items():
         codes = (language, pivot_of(spec))[: len(sides)]
         progress = f"fit {spec.label} {language}"

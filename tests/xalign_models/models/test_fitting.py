@@ -46,12 +46,12 @@ def test_limit_and_languages_narrow_the_text(text, planted):
 
 
 def test_the_work_is_said_before_it_begins(text, planted, monkeypatch, caplog):
-    monkeypatch.setattr(fitting, "MANY", 20)
+    monkeypatch.setattr(fitting, "MANY", 40)
 
     def refuse(*_, **__):
         raise RuntimeError("encodes")
 
-    for limit, hint in ((None, True), (10, False)):
+    for limit, hint in ((None, True), (20, False)):
         caplog.clear()
         with pytest.raises(RuntimeError, match="encodes"):
             fitting.fit(spec("centered", text, limit=limit), refuse)
@@ -59,8 +59,12 @@ def test_the_work_is_said_before_it_begins(text, planted, monkeypatch, caplog):
         assert f"is fitted on {3 * (limit or 40)} texts in 3 languages" in said
         assert ("--limit 1000" in said) == hint
     caplog.clear()
-    fitting.fit(spec("centered", text, limit=5), planted().encode)
+    fitting.fit(spec("centered", text, limit=10), planted().encode)
     assert not caplog.messages
+    fitting.fit(spec("centered", text, limit=9), planted().encode)
+    assert caplog.messages == [
+        "centered is fitted on few rows (deu-Latn 9, eng-Latn 9, fra-Latn 9), whose means are mostly chance."
+    ]
 
 
 def test_procrustes_finds_a_planted_rotation(text, planted):
