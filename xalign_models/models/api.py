@@ -58,7 +58,8 @@ def fit(
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
             registered model with this method.
-        languages: Codes to fit, in a list or with commas between them; by default all languages of the text.
+        languages: Codes to fit, in a list or with commas between them; by default all languages of the text. English
+            joins them if the text has it, as translations have it on their other side.
         limit: Rows per language and corpus; None for all.
         label: First part of the model's name; by default the method and its parameters' values.
         device: cpu, cuda or mps; by default the best available.
@@ -270,6 +271,9 @@ def aligned_spec(
     listed = languages.split(",") if isinstance(languages, str) else languages
     codes = None if listed is None else tuple(dict.fromkeys(canonical(code) for code in listed))
     alignment = AlignmentSpec(label or label_of(method, params), method, tuple(params.items()), corpora, limit, codes)
+    if codes and not alignments.find_method(method).parallel and fitting.has_pivot(alignment):
+        codes = tuple(dict.fromkeys((*codes, fitting.pivot_of(alignment))))
+        alignment = dataclasses.replace(alignment, languages=codes)
     spec = ModelSpec(base.backbone, alignment)
     registered = catalogue.specs().get(spec.name)
     if registered is not None and registered.alignment == alignment:

@@ -88,6 +88,11 @@ def fit_languages(spec: AlignmentSpec, opened: Sequence[Corpus]) -> tuple[str, .
     return tuple(sorted(languages))
 
 
+def has_pivot(spec: AlignmentSpec) -> bool:
+    """Whether the text has the pivot. Raises DataError if text is missing."""
+    return any(pivot_of(spec) in _languages(corpus) for corpus in load_corpora(spec))
+
+
 def fingerprint(spec: AlignmentSpec) -> str:
     """Sha256 (hex) of the text and settings of an alignment's fit, without the backbone."""
     opened = load_corpora(spec)

@@ -373,6 +373,20 @@ def test_two_fits_never_share_a_name(tiny_model, text, workdir, write_text):
     assert api.aligned_spec("lir", k=2, corpus=f"own:{text}", **fields) == specs[0]
 
 
+def test_english_joins_the_chosen_languages_where_the_text_has_it(tiny_model, text, workdir):
+    """The card judges every language against English, which therefore needs a map of its own."""
+    fields = {"backbone": str(tiny_model), "languages": ["de"]}
+    for method in ("centered", "lsar"):
+        spec = api.aligned_spec(method, corpus=f"own:{text}", **fields)
+        assert spec.alignment.languages == ("deu-Latn", "eng-Latn")
+    assert api.aligned_spec("procrustes", corpus=f"own:{text}", **fields).alignment.languages == ("deu-Latn",)
+    shutil.copytree(text, workdir / "alone")
+    (workdir / "alone" / "eng.txt").unlink()
+    assert api.aligned_spec("centered", corpus=f"own:{workdir / 'alone'}", **fields).alignment.languages == (
+        "deu-Latn",
+    )
+
+
 def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdir):
     monkeypatch.setenv("XALIGN_MODELS", str(workdir / "mirror"))
     shutil.copytree(tiny_model, workdir / "mirror" / "some" / "tiny")
