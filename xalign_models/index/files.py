@@ -71,6 +71,10 @@ class Staged(Index):
         atomic_write_text(self.state, json.dumps({"done": self.count(), "made": self._made()}))
         self.stage.unlink(missing_ok=True)
 
+    def _has_written(self) -> bool:
+        """Whether this class wrote the second file that exists."""
+        return self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == self._made())
+
     def _made(self) -> list[int]:
         """Size and time of the second file, by which :meth:`drop` knows it again."""
         state = self.output.stat()
@@ -81,8 +85,7 @@ class Staged(Index):
         """Write the second file."""
 
     def drop(self) -> None:
-        known = self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == self._made())
-        if self.output.exists() and not known:
+        if self.output.exists() and not self._has_written():
             raise FileError(
                 f"{self.output} was not written by `xalign index`, or has changed since: remove it yourself."
             )

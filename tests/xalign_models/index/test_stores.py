@@ -89,6 +89,10 @@ def test_undo_removes_no_file_but_its_own(tmp_path, request, name):
         fill(index, rotated)
         index.output.unlink()
         assert index.written() is None  # its record is not another file's
+        index.drop()
+        assert not index.state.exists()
+        fill(index, rotated)
+        index.output.unlink()
         assert fill(index, rotated) == (COUNT, 0)
         index.drop()
         assert sorted(path.name for path in tmp_path.iterdir() if "xalign" in path.name) == []
