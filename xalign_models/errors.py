@@ -61,6 +61,10 @@ class DataError(XAlignError):
     """Text is missing, malformed, or not parallel."""
 
 
+class MissingDataError(DataError):
+    """A published corpus is neither in ``XALIGN_DATA`` nor on the hub."""
+
+
 class AssetError(XAlignError):
     """Weights or corpora are unavailable or damaged."""
 

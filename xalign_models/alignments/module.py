@@ -135,6 +135,7 @@ class Aligned(Module):
             raise AlignmentError(f"{alignment.method} has no maps: its factors() must return them by name.")
         if unknown := sorted(factors.keys() - {*cls.tensors}):
             raise AlignmentError(f"{alignment.method}: factors() returns {unknown[0]}, not {', '.join(cls.tensors)}.")
+        moved = any(factors[name].any() for name in factors.keys() - {"weight", "basis"})  # others commute with lengths
         module = cls(
             alignment.method,
             alignment.dim_,
@@ -142,9 +143,7 @@ class Aligned(Module):
             {name: stack.shape for name, stack in factors.items()},
             hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if parts[1:] else fingerprints[0],
             prompts=prompts,
-            length=alignment.length_
-            if any(factors[name].any() for name in factors.keys() - {"weight", "basis"})
-            else None,
+            length=alignment.length_ if moved else None,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
         if alignment.seconds_ is not None:

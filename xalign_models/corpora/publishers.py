@@ -9,7 +9,7 @@ from typing import Any
 
 from xalign_models import assets
 from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError, LanguageError, MissingDataError
 from xalign_models.languages import canonical, from_flores, from_iso639_1, is_canonical
 
 
@@ -143,7 +143,8 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
             with assets.hub_or_cache(path):
                 return question(path, *arguments, revision=revision, **options)
         except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
-            raise DataError(f"{missing}; the hub's {path} is unavailable too ({type(error).__name__}).") from None
+            reason = f"{missing}; the hub's {path} is unavailable too ({type(error).__name__})."
+            raise MissingDataError(reason) from None
 
     if publisher.kind == "pairs":
         configs = asked(datasets.get_dataset_config_names)

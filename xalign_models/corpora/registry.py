@@ -10,7 +10,7 @@ from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.embedded import gettext, kolibri
 from xalign_models.corpora.own_text import own, own_paths, split_part
 from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError, LanguageError, MissingDataError
 from xalign_models.identification import UNDETERMINED
 from xalign_models.languages import canonical
 from xalign_models.paths import data_dir
@@ -94,7 +94,7 @@ def _published(name: str, publisher: Publisher, part: str, *, path: Path | None,
         f"{publisher.where}"
     )
     if local or path is not None or publisher.hub is None:
-        raise DataError(f"{missing}.")
+        raise MissingDataError(f"{missing}.")
     return from_hub(name, publisher, missing)
 
 

@@ -17,7 +17,6 @@ from xalign_models.index.auditing import Sample
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32
-from xalign_models.models.building import open_recipe
 from xalign_models.models.maps import Maps
 from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import Ranks, normalise, one_target_precision, target_counts
@@ -142,7 +141,7 @@ def expect(
         XAlignError: Text is missing, or the vectors have another dimension than the model's.
     """
     spec = replace(recipe.spec, backbone=replace(recipe.spec.backbone, vectors=Vectors.UNIT))
-    recipe = open_recipe(spec, recipe.raw.device)
+    recipe = Recipe(spec, recipe.raw, recipe.backbone)
     judged = own_queries(recipe, queries, sample) if queries else None
     text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
     roles = []

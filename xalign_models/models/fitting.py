@@ -19,7 +19,7 @@ from xalign_models.alignments import Alignment
 from xalign_models.alignments.base import listed
 from xalign_models.alignments.groups import grouped
 from xalign_models.corpora import Corpus
-from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
+from xalign_models.errors import AlignmentError, DataError, LanguageError, MissingDataError, one_line
 from xalign_models.linalg.arrays import median_length
 from xalign_models.paths import atomic_directory, cache_dir
 from xalign_models.specs import AlignmentSpec, digest
@@ -57,10 +57,8 @@ def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
     """
     try:
         opened = [corpora.load(name) for name in spec.corpora]
-    except DataError as error:
-        if "is missing" not in str(error):
-            raise
-        raise DataError(f"{error} The corpora gettext and kolibri come from the package index.") from None
+    except MissingDataError as error:
+        raise MissingDataError(f"{error} The corpora gettext and kolibri come from the package index.") from None
     if not opened:
         raise DataError(f"{spec.label} has no fit text; name a corpus: {', '.join(corpora.CORPORA)}.")
     if alignments.find_method(spec.method).parallel and any(corpus.kind == "monolingual" for corpus in opened):
