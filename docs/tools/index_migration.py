@@ -1,10 +1,9 @@
 """Migrates an index of 4,000 English sentences to a new model, and measures what 2,000 questions lose.
 
 ``python -m docs.tools.index_migration FOLDER`` writes ``index-migration.csv`` in ``docs/results/analyses``. FOLDER
-keeps the index. The sentences and questions are those of ``squad_nqg/*-test.txt`` in ``XALIGN_DATA``.
+keeps the index. The sentences and questions are those of the training set ``squad-nqg``, which needs ``XALIGN_DATA``.
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,23 +17,23 @@ from docs.tools.sources import ANALYSES, ROOT
 from xalign_models.index import working
 from xalign_models.index.base import open_index
 from xalign_models.linalg.arrays import Float32
-from xalign_models.ranking.ranks import normalise
+from xalign_models.ranking.ranks import nearest_others, normalise
+from xalign_models.training.lusifer.data.sources import source
 
 OLD, NEW, SENTENCES, QUESTIONS, K = "all-MiniLM-L6-v2", "multilingual-e5-small-q4", 4000, 2000, 10
 
 
 def nearest(queries: Float32, rows: Float32) -> Any:
     """The k nearest rows of each query, (n, k)."""
-    return np.argpartition(-(queries @ rows.T), K, axis=1)[:, :K]
+    return nearest_others(queries, rows, np.full(len(queries), -1), K)
 
 
 def main(folder: Path) -> None:
     """Write the table: recall of the answer's sentence, expected and measured loss, and questions within the bound."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = Path(os.environ["XALIGN_DATA"]) / "squad_nqg"
-    sides = [(data / f"{side}-test.txt").read_text("utf-8").splitlines() for side in ("src", "tgt")]
-    places = {text: place for place, text in enumerate([*dict.fromkeys(sides[0])][:SENTENCES])}
-    asked = [(places[text], question) for text, question in zip(*sides, strict=True) if text in places][:QUESTIONS]
+    pairs = source("squad-nqg").read(None, 0)
+    places = {text: place for place, text in enumerate([*dict.fromkeys(text for _, text in pairs)][:SENTENCES])}
+    asked = [(places[text], question) for question, text in pairs if text in places][:QUESTIONS]
     found = {}
     for name in (OLD, NEW):
         recipe = working.open_model(name, "cpu")
