@@ -73,7 +73,7 @@ def train(
         if start_directory:
             model = loading.open_directory(start_directory, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
         else:
-            model, writer = _begin(config, data)
+            model, writer = _begin(config, data, device)
             writers.append(writer if number == 1 else None)
         build.prepare(model, config, stage)
         return model
@@ -142,13 +142,15 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     return spec, output
 
 
-def _begin(config: LusiferConfig, data: stages.StageData | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
+def _begin(
+    config: LusiferConfig, data: stages.StageData | None, device: str = "cpu"
+) -> tuple[SentenceTransformer, PreTrainedModel | None]:
     """The untrained model and its writer; the connector is fitted to the text if the configuration says so."""
     model, writer = build.begin(config)
     first: Any = model[0]
     if config.connector == "least-squares" and data and isinstance(first, Lusifer):
         tokenizer, begin, end = load_llm_tokenizer(build.bases_of(config)["llm"])
-        explained = fit_connector(first, tokenizer, (begin, end), data.texts())
+        explained = fit_connector(first, tokenizer, (begin, end), data.texts(), device=device)
         logger.info("The connector explains %.0f%% of the variance of the word embeddings.", 100 * explained)
     return model, writer
 

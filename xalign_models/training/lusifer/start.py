@@ -28,6 +28,7 @@ def fit_connector(
     ends: tuple[int, int],
     texts: Sequence[str],
     batch_size: int = 64,
+    device: str = "cpu",
 ) -> float:
     r"""Set both layers of the connector by least squares, in place, without training.
 
@@ -41,13 +42,15 @@ def fit_connector(
     Least squares shrinks to the mean: the fitted words would have only the share R^2 of the variance of the language
     model's words. A second fit therefore multiplies the deviations of the embeddings from their mean by about 1 / R, so
     that the fitted words vary as much as the language model's. The texts are in its language, and ``ends`` are the ids
-    of its tokenizer's begin and end tokens.
+    of its tokenizer's begin and end tokens. ``device`` encodes the texts; the model itself stays where it is.
 
     Returns:
         R^2 of the first fit, the explained share of the variance of the word embeddings.
     """
-    lusifer.encoder.eval()
+    home = lusifer.llm.device
+    lusifer.encoder.eval().to(device)
     pairs = list(_pairs(lusifer, tokenizer, ends, texts[:TEXTS], batch_size))
+    lusifer.encoder.to(home)
     states, embeddings = (torch.cat(side).double() for side in list(zip(*pairs, strict=True))[:2])
     words = torch.cat([word for _, _, word in pairs])
     shift = REACH * states.std(dim=0) - states.mean(dim=0)
@@ -82,7 +85,7 @@ def _pairs(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """States (n, d_e) and embeddings (n, d_t) of the tokens of each text, and which tokens are words (n,)."""
     for batch in map(list, batched(texts, batch_size)):
-        features = batch_to_device(lusifer.preprocess(batch), lusifer.llm.device)
+        features = batch_to_device(lusifer.preprocess(batch), lusifer.encoder.model.device)
         states = lusifer.encoder(dict(features))["token_embeddings"].float().cpu()
         options = {"return_offsets_mapping": True, "truncation": True, "max_length": features["input_ids"].shape[1]}
         read = lusifer.tokenizer(batch, **options)["offset_mapping"]
@@ -96,8 +99,9 @@ def _pairs(
             tokens = [
                 [ids[i] for i in written_of[place]] if place in written_of else [ends[place > 0]] for place in used
             ]
-            embeddings = torch.stack([embeddings_of(lusifer.llm, own).float().mean(dim=0).cpu() for own in tokens])
-            yield states[row, used], embeddings, words[used]
+            lengths = torch.tensor([len(own) for own in tokens])
+            pieces = embeddings_of(lusifer.llm, [token for own in tokens for token in own]).float().cpu()
+            yield states[row, used], torch.segment_reduce(pieces, "mean", lengths=lengths), words[used]
 
 
 def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

@@ -72,6 +72,30 @@ def test_tokens_without_letters_are_paired_with_begin_and_end(make_lusifer, toke
         torch.testing.assert_close(states, own, rtol=0, atol=1e-5)
 
 
+@torch.no_grad()
+def test_a_token_of_several_pieces_is_paired_with_their_mean(make_lusifer):
+    lusifer = make_lusifer()
+    ids, places = [5, 6, 7], [(0, 1), (1, 2), (3, 5)]  # "w7" in two pieces, "w8" in one
+    _, embeddings, _ = next(
+        _pairs(lusifer, lambda *_, **__: {"input_ids": [ids], "offset_mapping": [places]}, (2, 3), ["w7 w8"], 1)
+    )
+    table = lusifer.llm.get_input_embeddings().weight
+    torch.testing.assert_close(embeddings, torch.stack([table[2], table[5:7].mean(dim=0), table[7], table[3]]))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_texts_are_encoded_on_the_training_device(wide, tokenizer, texts, device, monkeypatch):
+    """A machine with a GPU took minutes of its processors for this; the model is back in its place afterwards."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    moves, move = [], wide.encoder.to
+    explained = fit_connector(wide, tokenizer, (2, 3), texts)
+    monkeypatch.setattr(wide.encoder, "to", lambda place: moves.append(str(place)) or move(place))
+    assert fit_connector(wide, tokenizer, (2, 3), texts, device=device) == pytest.approx(explained, abs=1e-4)
+    assert moves == [device, "cpu"]
+    assert {str(weight.device) for weight in wide.parameters()} == {"cpu"}
+
+
 def test_the_start_is_the_least_squares_solution(wide, tokenizer, texts):
     """No small change of the outer layer brings it nearer to the ends' embeddings and the enlarged ones of words."""
     lusifer = wide
