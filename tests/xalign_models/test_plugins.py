@@ -134,6 +134,9 @@ def test_a_file_is_loaded_once_and_named_to_other_processes(tmp_path):
     (tmp_path / "other" / "mine.py").write_text("")
     with pytest.raises(PluginError, match="the plug-in .*mine.py has the same name"):
         plugins.load_plugins([str(tmp_path / "other" / "mine.py")])
+    with pytest.raises(PluginError, match="a,b.py: a comma separates plug-ins in XALIGN_PLUGINS"):
+        plugins.add_plugin(str(tmp_path / "a,b.py"))
+    assert os.environ[loading.VARIABLE] == str(file)
 
 
 @pytest.mark.parametrize(

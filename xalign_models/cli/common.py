@@ -133,8 +133,16 @@ def _cell(value: object) -> str:
 
 
 def split_list(values: list[str] | None) -> list[str]:
-    """Values of an option that may be repeated or contain commas, each once: ``-m a -m b,c`` is a, b, c."""
-    return [*dict.fromkeys(part.strip() for value in values or () for part in value.split(",") if part.strip())]
+    """Values of an option that may be repeated or contain commas, each once: ``-m a -m b,c`` is a, b, c.
+
+    A value with commas that is the path of a file or directory, also after ``NAME=``, stays whole.
+    """
+    parts = [[value] if _is_path(value) else value.split(",") for value in values or ()]
+    return [*dict.fromkeys(part.strip() for each in parts for part in each if part.strip())]
+
+
+def _is_path(value: str) -> bool:
+    return "," in value and any(os.path.lexists(path) for path in (value, value.partition("=")[2]) if path)
 
 
 def language_codes(values: list[str] | None, default: Default, **words: Default) -> Default | tuple[str, ...]:

@@ -70,9 +70,11 @@ def add_plugin(source: str) -> None:
     """Load a ``.py`` file or module in this process and, through ``XALIGN_PLUGINS``, in its child processes.
 
     Raises:
-        PluginError: The plug-in cannot be loaded.
+        PluginError: The plug-in cannot be loaded, or its path contains a comma, which separates plug-ins.
     """
     named = _canonical(source)
+    if "," in named:
+        raise PluginError(f"Plug-in {named}: a comma separates plug-ins in {VARIABLE}; give it a path without one.")
     listed = [plugin for plugin in os.environ.get(VARIABLE, "").split(",") if plugin.strip()]
     if named not in listed:
         os.environ[VARIABLE] = ",".join([*listed, named])

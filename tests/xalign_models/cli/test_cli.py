@@ -12,7 +12,7 @@ import pytest
 
 from xalign_models import __version__
 from xalign_models.cli import main
-from xalign_models.cli.common import language_codes
+from xalign_models.cli.common import language_codes, split_list
 from xalign_models.cli.options import BackboneOptions
 from xalign_models.models.names import list_models
 
@@ -399,3 +399,9 @@ def test_lists_in_tables_have_commas_and_no_brackets(capsys):
 
     print_rows([{"corpus": "c", "trains": ("One", "Two"), "kind": None, "note": " a\n b "}], as_json=False)
     assert capsys.readouterr().out == "corpus\ttrains\tkind\tnote\nc\tOne, Two\t\ta b\n"
+
+
+def test_a_path_with_a_comma_is_one_value(workdir):
+    (workdir / "de, fr").mkdir()
+    given = ["de, fr", "own=de, fr", "a,b", "a", "own=x,y"]
+    assert split_list(given) == ["de, fr", "own=de, fr", "a", "b", "own=x", "y"]
