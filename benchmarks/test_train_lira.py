@@ -23,7 +23,7 @@ from xalign_models.training.lira.module import LiRA
 ENCODER, BATCH, CANDIDATES = "MiniLM-L3, random weights", 32, 3
 
 
-@pytest.fixture(params=SMALL)
+@pytest.fixture(params=[pytest.param(ENCODER, marks=pytest.mark.quick), *(name for name in SMALL if name != ENCODER)])
 def shape(request) -> str:
     """Shape of the English path."""
     return request.param
@@ -58,7 +58,6 @@ def step_of(stage, rows: int):
     return step
 
 
-@pytest.mark.quick
 @every_device
 def test_arca(module, compare, note):
     texts = mixed_texts(BATCH * (1 + CANDIDATES))
@@ -77,7 +76,6 @@ def test_arca(module, compare, note):
     note(rows_per_s=BATCH / pair.seconds, tokens_per_s=tokens_of(texts) / pair.seconds)
 
 
-@pytest.mark.quick
 @every_device
 def test_lasr(module, compare, note):
     texts = [TaggedText(text, "deu-Latn") for text in mixed_texts(4 * BATCH)]
