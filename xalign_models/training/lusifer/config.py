@@ -88,8 +88,8 @@ class Stage:
         train: The :data:`PARTS` to train; all others stay bit for bit the same.
         data: Training sets.
         start: Stage 2: label of the model to start from; None starts with an untrained connector.
-        teacher: Stage 2: directory of a model of the same width, whose vectors of the queries are the targets instead
-            of a contrast of pairs (not in the paper).
+        teacher: Stage 2: directory or asset of a model of the same width, whose vectors of the queries are the targets
+            instead of a contrast of pairs (not in the paper).
         batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
         mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
             stage 2 caches them, which encodes every text twice. None is the whole batch.
@@ -233,7 +233,7 @@ class LusiferConfig:
     def to_dict(self, number: int) -> dict[str, Any]:
         """The fields that determine a stage's training, as plain data that JSON preserves.
 
-        The teacher is identified by its directory's name, as its path differs between machines.
+        The teacher is identified by its name or its directory's name, as paths differ between machines.
         """
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]

@@ -51,11 +51,7 @@ def train(
     stage = config.stage(number)
     device = training_device(device)
     share_of(stage.batch_size, "batch_size", (stage.mini_batch or 1) if number == 1 else 1)
-    if stage.teacher and not Path(stage.teacher, "modules.json").is_file():
-        raise ModelError(
-            f"stages.{number}.teacher {stage.teacher} is not a model; train one first, e.g. with --config llm-alone "
-            "--stage 2, and name its directory."
-        )
+    teacher = _teacher(number, stage.teacher)
     output = output or directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
     start_directory = _start(config, number, start)
@@ -65,7 +61,7 @@ def train(
         "checkpoints": {part: base["fingerprint"] for part, base in build.bases_of(config).items()},
         "started_from": start_directory and assets.directory_fingerprint(start_directory),
         "text": data.fingerprint,
-        "teacher": stage.teacher and assets.directory_fingerprint(Path(stage.teacher)),
+        "teacher": teacher and assets.directory_fingerprint(teacher),
     }
     writers: list[PreTrainedModel | None] = []
 
@@ -81,8 +77,8 @@ def train(
     def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
         if number == 1:
             return stages.fit_one(model, writers.pop(), data, config, folder, device)
-        if stage.teacher:
-            return stages.distil(model, data, config, folder, device)
+        if teacher:
+            return stages.distil(model, teacher, data, config, folder, device)
         return stages.fit_two(model, data, config, folder, device)
 
     trained_on = {name for data in stage.data for name in source(data.source).trains}
@@ -153,6 +149,18 @@ def _begin(
         explained = fit_connector(first, tokenizer, (begin, end), data.texts(), device=device)
         logger.info("The connector explains %.0f%% of the variance of the word embeddings.", 100 * explained)
     return model, writer
+
+
+def _teacher(number: int, name: str | None) -> Path | None:
+    """The directory of the teacher, an asset or a local directory in this order; None for a stage without one."""
+    if name in {asset.name for asset in assets.list_assets()}:
+        return assets.install(str(name))
+    if name and not Path(name, "modules.json").is_file():
+        raise ModelError(
+            f"stages.{number}.teacher {name} is not a model; train one first, e.g. with --config llm-alone --stage 2, "
+            "and name its directory."
+        )
+    return Path(name) if name else None
 
 
 def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | None:

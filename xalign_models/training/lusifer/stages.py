@@ -155,9 +155,9 @@ def fit_two(
 
 
 def distil(
-    model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str
+    model: SentenceTransformer, directory: Path, data: StageData, config: LusiferConfig, folder: Path, device: str
 ) -> list[dict[str, Any]]:
-    """Train stage 2 in place on the vectors of ``stage.teacher`` for the queries, and return the log.
+    """Train stage 2 in place on the vectors of the teacher in a directory for the queries, and return the log.
 
     If the model has the teacher's language model and the stage does not train it, the model takes the teacher's LoRA of
     it: the connector then only has to learn to convey the text.
@@ -167,10 +167,10 @@ def distil(
             cannot be written.
     """
     stage = config.stage(2)
-    teacher = loading.open_directory(Path(str(stage.teacher)), device)
+    teacher = loading.open_directory(directory, device)
     width, own_width = teacher.get_embedding_dimension(), model.get_embedding_dimension()
     if width != own_width:
-        raise ModelError(f"teacher {stage.teacher}: its vectors have {width} dimensions, the model's {own_width}.")
+        raise ModelError(f"teacher {directory}: its vectors have {width} dimensions, the model's {own_width}.")
     (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
     if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
         copy_lora(theirs, ours)

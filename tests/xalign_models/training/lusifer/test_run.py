@@ -482,6 +482,15 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
         train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})
 
 
+def test_a_teacher_is_a_directory_or_an_asset(workdir, monkeypatch):
+    monkeypatch.setattr("xalign_models.assets.install", lambda name: workdir / "installed" / name)
+    (workdir / "all-minilm-l6-v2").mkdir()
+    (workdir / "all-minilm-l6-v2" / "modules.json").write_text("[]")
+    assert run._teacher(2, None) is None
+    assert run._teacher(2, "all-minilm-l6-v2") == workdir / "installed" / "all-minilm-l6-v2"
+    assert run._teacher(2, "./all-minilm-l6-v2").resolve() == workdir / "all-minilm-l6-v2"
+
+
 def test_an_embedding_model_reads_through_the_connector_alone(train, workdir, make_bert, built):
     make_bert(workdir / "bert", WORDS, initializer_range=0.2)
     SentenceTransformer(str(workdir / "bert"), device="cpu").save(str(workdir / "embedder"))
