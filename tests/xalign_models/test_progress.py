@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import time
+from weakref import WeakSet
+
+from tqdm import tqdm
 
 from xalign_models import progress
 from xalign_models.progress import live
@@ -14,7 +17,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_is_shown_and_erased():
+def test_a_bar_is_shown_and_erased(monkeypatch):
+    monkeypatch.setattr(tqdm, "_instances", WeakSet())  # below a bar that another test left open it would stand lower
     screen = Terminal()
     assert list(live(range(3), desc="encode", delay=0, mininterval=0, file=screen)) == [0, 1, 2]
     assert "encode: 100%" in screen.getvalue()
