@@ -231,12 +231,13 @@ import numpy as np
 from xalign_models.index.base import Columns, open_index
 from xalign_models.index.filling import fill
 
-for module in ("files", "faiss", "lance", "postgres"):
-    __import__(f"xalign_models.index.{module}")
-    sys.modules[f"xalign_models.index.{module}"].ROWS = 7
-import xalign_models.index.qdrant as qdrant, xalign_models.vector_files.parquet as parquet
-qdrant.PAGE, parquet.BATCH_BYTES = 7, 224
+import xalign_models.vector_files.parquet as parquet
+
 source, rotation, texts = sys.argv[1:]
+index = open_index(source, Columns(texts=Path(texts) if texts else None))
+module = sys.modules[type(index).__module__]
+module.ROWS = module.PAGE = 7
+parquet.BATCH_BYTES = 224
 seen = []
 
 def convert(rows):
@@ -245,16 +246,16 @@ def convert(rows):
         os.kill(os.getpid(), signal.SIGKILL)
     return rows.vectors @ np.load(rotation)
 
-fill(open_index(source, Columns(texts=Path(texts) if texts else None)), convert)
+fill(index, convert)
 """
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_and_doubles_no_row(stored, tmp_path):
+def test_a_killed_process_loses_and_doubles_no_row(stored, tmp_path, python):
     source, columns = stored(rows(COUNT))
     np.save(tmp_path / "rotation.npy", ROTATION)
     arguments = [source, str(tmp_path / "rotation.npy"), str(columns.texts or "")]
-    assert subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False).returncode == -signal.SIGKILL
+    assert subprocess.run([python, "-c", KILLED, *arguments], check=False).returncode == -signal.SIGKILL
     with closing(open_index(source, columns)) as index:
         ids, before = content(index)
         assert 0 < index.written() < COUNT
