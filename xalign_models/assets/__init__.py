@@ -4,11 +4,20 @@ from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import directory_fingerprint, file_fingerprint
 from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import as_installed, fingerprint, install, verify, where
-from xalign_models.assets.resolution import ResolvedModel, hub_is_away, hub_or_cache, resolve, resolve_base
+from xalign_models.assets.resolution import (
+    PACKAGED,
+    ResolvedModel,
+    hub_is_away,
+    hub_or_cache,
+    packaged,
+    resolve,
+    resolve_base,
+)
 from xalign_models.paths import CARD
 
 __all__ = [
     "CARD",
+    "PACKAGED",
     "Asset",
     "Inspected",
     "ResolvedModel",
@@ -21,6 +30,7 @@ __all__ = [
     "hub_or_cache",
     "install",
     "list_assets",
+    "packaged",
     "resolve",
     "resolve_base",
     "verify",

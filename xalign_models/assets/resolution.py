@@ -17,6 +17,8 @@ from xalign_models.assets.installation import fetches, install, where
 from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, ModelError, one_line
 
+PACKAGED = Path(__file__).parents[1] / "models" / "packaged"
+"""Folder of the trained models that come with xalign."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
 """Seconds to wait for the hub's answer."""
@@ -78,7 +80,7 @@ def _fetched(model: str, commit: str) -> Path:
 def resolve(
     model_id: str, revision: str | None = None, files: Inspected | None = None, above: frozenset[Path] = frozenset()
 ) -> ResolvedModel:
-    """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
+    """Resolve an asset, else a packaged model, a local directory, or a hub id ``org/name``, in this order.
 
     A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, precedes the hub for any revision;
     its content identifies it. Missing assets are installed. Hub revisions are pinned to commits: ``None`` and branch
@@ -97,7 +99,7 @@ def resolve(
         AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
     is_asset = model_id in {asset.name for asset in list_assets()}
-    directory = Path(model_id if is_asset else named(model_id)).expanduser()
+    directory = packaged(model_id) or Path(model_id if is_asset else named(model_id)).expanduser()
     if not is_asset and not directory.is_dir():
         mirrored = mirror(model_id)
         return _local(mirrored, above=above) if mirrored else _resolve_hub(model_id, revision)
@@ -110,6 +112,12 @@ def resolve(
     path = where(model_id) or install(model_id)
     files = Inspected(path)
     return ResolvedModel(str(path), None, files.fingerprint(), "package", files)
+
+
+def packaged(name: str) -> Path | None:
+    """The directory of a model that comes with xalign, by its name or the first part of it; None for other models."""
+    short = str(name).removeprefix("xalign/")
+    return next((folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])), None)
 
 
 def resolve_base(

@@ -53,7 +53,7 @@ class Card:
 
     @cached_property
     def spec(self) -> ModelSpec | None:
-        """The spec on the card, or None. The backbone of a trained model is the directory itself.
+        """The spec on the card, or None. The backbone of a trained model is its directory, by name if it is packaged.
 
         Raises:
             ModelError: The spec is malformed.
@@ -63,7 +63,8 @@ class Card:
         spec = ModelSpec.from_dict(self.claims["spec"])
         if not self.trained:
             return spec
-        return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, model=str(self.directory)))
+        model = self.directory.name if self.directory.parent == assets.PACKAGED else str(self.directory)
+        return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, model=model))
 
     @property
     def trained(self) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import corpora
+from xalign_models import assets, corpora
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
@@ -50,9 +50,7 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
         logger.debug("%s has no revision yet: %s", spec.name, error)
     arguments = {"spec": spec.to_dict()}
     if spec.backbone.tuned:
-        directory = Path(spec.backbone.model)
-        if card is None and directory.is_dir():  # a spec alone, as mteb's loader passes it
-            card = read_card(directory)
+        card = card or _trained_card(spec)  # a spec alone, as mteb's loader passes it
         training = card.claims.get("training") if card else None
         arguments["training"] = training if isinstance(training, dict) else {}
     return describe(spec.name, fixed, trained_on(spec, card), spec, arguments)
@@ -61,11 +59,16 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
 def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
     """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights."""
     datasets: set[str] = set()
-    if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
-        datasets |= (card or read_card(Path(spec.backbone.model))).training_datasets or set()
+    if spec.backbone.tuned and (card := card or _trained_card(spec)):
+        datasets |= card.training_datasets or set()
     if spec.alignment:
         datasets |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
     return datasets
+
+
+def _trained_card(spec: ModelSpec) -> Card | None:
+    directory = assets.packaged(spec.backbone.model) or Path(spec.backbone.model)
+    return read_card(directory) if directory.is_dir() else None
 
 
 def published_datasets(*names: str | None) -> set[str]:

@@ -20,7 +20,7 @@ from xalign_models.paths import cache_dir
 from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
-PACKAGED = Path(__file__).with_name("packaged")
+PACKAGED = assets.PACKAGED
 """Trained models that come with xalign, in folders with their names; the first part of a name suffices."""
 
 
@@ -44,7 +44,8 @@ class Located:
     def open_backbone(self) -> Backbone:
         """The backbone, of a model that is not saved; files that were read to locate it are not opened again."""
         assert self.spec is not None
-        files = self.card.files if self.card and self.card.directory.samefile(self.spec.backbone.model) else None
+        model = self.spec.backbone.model
+        files = self.card.files if self.card and self.card.directory.samefile(assets.packaged(model) or model) else None
         return Backbone(self.spec.backbone, files)
 
     @property
@@ -139,10 +140,8 @@ def _located(model: str) -> Located:
         raise ModelError("The name of the model is empty.")
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
-    short = model.removeprefix("xalign/")
-    for folder in PACKAGED.iterdir():
-        if short in (folder.name, folder.name.split("__")[0]):
-            return _in_directory(folder)
+    if folder := assets.packaged(model):
+        return _in_directory(folder)
     if isinstance(model, Claim):  # what is known here, whatever folders lie about
         if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
             return located

@@ -78,7 +78,11 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
     front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     if languages:
         front += ["language:", *(f"- {code.split('-')[0]}" for code in languages)]
-    if spec is not None and "/" in spec.backbone.model and not find_source(spec.backbone.model):
+    if (
+        spec is not None
+        and "/" in spec.backbone.model
+        and not (Path(spec.backbone.model).is_absolute() or find_source(spec.backbone.model))
+    ):
         front += [f"base_model: {json.dumps(spec.backbone.model)}"]
     front += ["tags:", "- sentence-transformers", "- xalign", "- cross-lingual", "---"]
     claimed = str(claims.get("name"))
@@ -107,14 +111,16 @@ def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
     code = partial(escape, form="markdown")
     if spec is None:
         return "A cross-lingually aligned text encoder, saved by xalign."
+    path = Path(spec.backbone.model)
+    model = code(path.name if path.is_absolute() else spec.backbone.model)  # a path of this machine helps no reader
     if "training" in claims:
         trained = f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign"
         return f"{trained}; `xalign.json` describes the training."
     if spec.alignment is None:
-        return f"The backbone {code(spec.backbone.model)}, saved by xalign."
+        return f"The backbone {model}, saved by xalign."
     rows = f", at most {spec.alignment.limit} rows per language and corpus" if spec.alignment.limit else ""
     texts = ", ".join(map(code, spec.alignment.corpora))
     return (
-        f"The backbone {code(spec.backbone.model)} with the alignment {code(spec.alignment.label)}, fitted on "
+        f"The backbone {model} with the alignment {code(spec.alignment.label)}, fitted on "
         f"{texts}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
     )
