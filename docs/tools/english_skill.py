@@ -1,7 +1,8 @@
 """Carries skills of an English model into other languages without their labels, and scores the free controls beside it.
 
 ``python -m docs.tools.english_skill FOLDER`` writes ``docs/results/analyses/english-skill.csv``. FOLDER keeps vectors
-and connectors, so that the same command resumes. The sizes below take an hour and a half of one core.
+and connectors, so that the same command resumes. The sizes below take two hours of one core. Systems named after
+FOLDER are computed alone; the rows of the others stay.
 
 The skills are entailment (XNLI, 13 languages) and topics (SIB-200, 7 languages): classifiers of vectors that see
 English labels alone. The English model is all-MiniLM-L6-v2. It reads other languages through a connector from
@@ -11,7 +12,7 @@ then learns the English model's vectors of English text without labels.
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from xalign_tasks.zero_shot import SIB200ZeroShot, XNLIZeroShot
 from xalign_tasks.zero_shot.xnli import pair_features
 
 ENCODER, ENGLISH_MODEL, TRANSLATOR = "multilingual-e5-small-q4", "all-minilm-l6-v2", "llm:gemma-3-270m-q4"
+PACKAGED = "lusifer-small"
 SEEDS, STEPS, BATCH, RATE = (0, 1, 2), 200, 32, 1e-4
 ENGLISH_ROWS, ROWS, SICK = 2490, 240, 1500
 """Rows of XNLI in English and in each other language, three a premise, and of SICK."""
@@ -156,8 +158,8 @@ def through(model: SentenceTransformer, made: Sequence[Any], texts: Sequence[str
     return vectors
 
 
-def systems(texts: Texts, folder: Path) -> Iterator[tuple[str, list[System]]]:
-    """The systems by name, one a seed where seeds make a difference."""
+def systems(texts: Texts, folder: Path, wanted: Collection[str]) -> Iterator[tuple[str, list[System]]]:
+    """The wanted systems by name, one a seed where seeds differ; the encoder and the English model always."""
     pairs, words = texts.all, [text for _, text in texts.all]
     encoder = kept(folder / "encoder.npy", lambda: embedded(ENCODER, words, "query: "))
     yield "encoder", [System(pairs, encoder)]
@@ -166,10 +168,15 @@ def systems(texts: Texts, folder: Path) -> Iterator[tuple[str, list[System]]]:
     yield "centered encoder", [System(pairs, encoder - means[places])]
     plain = System(pairs, kept(folder / "english.npy", lambda: embedded(ENGLISH_MODEL, words)))
     yield "English model", [plain]
-    targets = kept(folder / "targets.npy", lambda: embedded(ENGLISH_MODEL, texts.unlabelled))
-    read = kept(folder / "connected.npy", lambda: through(*connectors(texts, targets, folder), words))
-    yield "least squares", [System(pairs, read[0])]
-    yield "distilled", [System(pairs, vectors) for vectors in read[1:]]
+    if {"least squares", "distilled"} & set(wanted):
+        targets = kept(folder / "targets.npy", lambda: embedded(ENGLISH_MODEL, texts.unlabelled))
+        read = kept(folder / "connected.npy", lambda: through(*connectors(texts, targets, folder), words))
+        yield "least squares", [System(pairs, read[0])]
+        yield "distilled", [System(pairs, vectors) for vectors in read[1:]]
+    if PACKAGED in wanted:
+        yield PACKAGED, [System(pairs, kept(folder / "packaged.npy", lambda: embedded(PACKAGED, words)))]
+    if "translate-test" not in wanted:
+        return
     own, chosen = ([pair for pair in pairs if pair[0] == code] for code in (ENGLISH, TRANSLATED))
     translations = Translations(make_translator(TRANSLATOR, "cpu"), folder)
     english = [row.text for row in translations.get([pair[::-1] for pair in chosen], online=True)]
@@ -222,21 +229,25 @@ def compared(
     return {name: round(100 * float(value), 2) for name, value in values.items()}
 
 
-def records(texts: Texts, folder: Path) -> Iterator[dict[str, Any]]:
-    """A row of each system, head, language and quarter of the units by length; differences are from the encoder.
+def records(texts: Texts, folder: Path, wanted: Collection[str]) -> Iterator[dict[str, Any]]:
+    """A row of each wanted system, head, language and quarter of the units by length; differences are from the encoder.
 
     ``fidelity`` is the mean cosine of texts with the English model's vectors of their English originals.
     """
     base: dict[str, Right] = {}
     teacher: System | None = None
-    for name, seeds in systems(texts, folder):
+    for name, seeds in systems(texts, folder, wanted):
         teacher = seeds[0] if name == "English model" else teacher
-        heads = {"own": None, "English model's": teacher} if name in ("least squares", "distilled") else {"own": None}
+        if name not in {"encoder", *wanted}:
+            continue
+        heads = {"own": None, "English model's": teacher} if name in READERS else {"own": None}
         for (head, other), (skill, score) in ((h, s) for h in heads.items() for s in SKILLS.items()):
             used = [seeds[seed % len(seeds)] for seed in SEEDS]
             runs = [score(texts, system, other or system, seed) for seed, system in zip(SEEDS, used, strict=True)]
             right = {code: np.mean([run[code] for run in runs], axis=0) for code in runs[0]}
             base.setdefault(skill, right)
+            if name not in wanted:
+                continue
             sides = {code: rows[0] for code, rows in (texts.xnli if skill == "XNLI" else texts.topics).items()}
             lengths = [len(text) for text in sides[ENGLISH][:: 3 if skill == "XNLI" else 1]]
             rows = {code: [code] for code in right} | {"mean": [code for code in right if code != ENGLISH]}
@@ -256,10 +267,18 @@ def fidelity(system: System, teacher: System, code: str, sides: Mapping[str, Seq
     return float((system(code, sides[code]) * teacher(ENGLISH, sides[ENGLISH][:count])).sum(axis=1).mean())
 
 
+READERS = ("least squares", "distilled", PACKAGED)
+"""The systems that read through a connector."""
+SYSTEMS = ("encoder", "centered encoder", "English model", *READERS, "translate-test")
 SKILLS: dict[str, Callable[[Texts, System, System, int], Right]] = {"XNLI": entailment, "SIB-200": topics}
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     place.mkdir(parents=True, exist_ok=True)
-    table = pd.DataFrame(records(Texts(), place))
-    table.to_csv(ROOT / ANALYSES / "english-skill.csv", index=False, lineterminator="\n")
+    chosen, path = sys.argv[2:] or SYSTEMS, ROOT / ANALYSES / "english-skill.csv"
+    table = pd.DataFrame(records(Texts(), place, chosen))
+    if other := set(SYSTEMS) - set(chosen):
+        before = pd.read_csv(path)
+        table = pd.concat([before[before["system"].isin(other)], table])
+        table = table.sort_values("system", key=lambda names: names.map(SYSTEMS.index), kind="stable")
+    table.to_csv(path, index=False, lineterminator="\n")
