@@ -43,9 +43,11 @@ def models(
 ) -> None:
     """List the registered models by backbone.
 
-    Commands take any model directory or hub id besides. `xalign models mteb:` lists the models of mteb.
+    A match also finds models that were trained here or come with xalign. Commands take any model directory or hub id
+    besides. `xalign models mteb:` lists the models of mteb.
     """
-    from xalign_models.models.catalogue import fits, specs
+    from xalign_models.models.catalogue import fits
+    from xalign_models.models.names import known_specs
 
     if match.startswith("mteb:"):
         from xalign_models.backbones.mteb import registry
@@ -53,7 +55,7 @@ def models(
         listed = ((f"mteb:{name}", note) for name, note in sorted(registry().items()))
         print_rows([{"model": name, "note": note or "a backbone"} for name, note in listed if match in name], json)
         return
-    registered = sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+    registered = sorted(known_specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
     if match or json:
         rows = [
             {
@@ -67,7 +69,7 @@ def models(
         ]
         print_rows(rows, json)
         if not rows:
-            tell(f"No registered name contains {match!r}.")
+            tell(f"No name of a model contains {match!r}.")
             raise typer.Exit(1)
         return
     backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]

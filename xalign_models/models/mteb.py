@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_models.models import borrowed, catalogue
+from xalign_models.models import borrowed
 from xalign_models.models.metadata import describe, trained_on
-from xalign_models.models.names import trained_specs
+from xalign_models.models.names import known_specs
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Part, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def register_models() -> None:
 
     from xalign_models.models.registered import RegisteredMeta
 
-    for name, spec in {**catalogue.specs(), **trained_specs()}.items():
+    for name, spec in known_specs().items():
         meta = describe(name, None, trained_on(spec), spec, {"spec": spec.to_dict()})
         MODEL_REGISTRY[name] = RegisteredMeta.of(meta)
 

@@ -76,14 +76,14 @@ class Located:
 
 
 def list_models() -> list[str]:
-    """Names of the registered models, sorted.
+    """Names of the registered models, and of those that were trained here or come with xalign, sorted.
 
     Examples:
         >>> import xalign_models
         >>> "xalign/lsar__all-MiniLM-L6-v2" in xalign_models.list_models()
         True
     """
-    return sorted(catalogue.specs())
+    return sorted(known_specs())
 
 
 def locate(model: str | Path, **overrides: Any) -> Located:
@@ -205,6 +205,11 @@ def trained_specs() -> dict[str, ModelSpec]:
             cards.append(read_card(folder))
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
+
+
+def known_specs() -> dict[str, ModelSpec]:
+    """The specs of registered and trained models, by name."""
+    return {**catalogue.specs(), **trained_specs()}
 
 
 def label_of(method: str, params: Mapping[str, Any]) -> str:

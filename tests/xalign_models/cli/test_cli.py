@@ -300,8 +300,9 @@ def test_lists(xalign):
     status, out, err = xalign("models", "--json")
     assert sorted(one["model"] for one in json.loads(out)) == list_models()
     assert xalign("models", "lsar__LaBSE")[1].count("xalign/") == 2
+    assert "xalign/lusifer-small__" in xalign("models", "lusifer-small")[1], "it comes with xalign"
     assert len(xalign("models", "xalign/")[1].splitlines()) == 1 + len(list_models())
-    assert xalign("models", "nope") == (1, "", ["No registered name contains 'nope'."])
+    assert xalign("models", "nope") == (1, "", ["No name of a model contains 'nope'."])
     status, out, err = xalign("models")
     assert {line.split("\t")[0] for line in out.splitlines()[1:]} == {
         name.removeprefix("xalign/plain__") for name in list_models() if name.startswith("xalign/plain__")
