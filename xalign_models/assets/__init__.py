@@ -10,6 +10,7 @@ from xalign_models.assets.resolution import (
     hub_is_away,
     hub_or_cache,
     packaged,
+    place,
     resolve,
     resolve_base,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "install",
     "list_assets",
     "packaged",
+    "place",
     "resolve",
     "resolve_base",
     "verify",

@@ -18,7 +18,7 @@ from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, ModelError, one_line
 
 PACKAGED = Path(__file__).parents[1] / "models" / "packaged"
-"""Folder of the trained models that come with xalign."""
+"""Folder of the trained models that come with xalign, in folders with their names."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
 """Seconds to wait for the hub's answer."""
@@ -116,8 +116,13 @@ def resolve(
 
 def packaged(name: str) -> Path | None:
     """The directory of a model that comes with xalign, by its name or the first part of it; None for other models."""
-    short = str(name).removeprefix("xalign/")
+    short = name.removeprefix("xalign/")
     return next((folder for folder in PACKAGED.iterdir() if short in (folder.name, folder.name.split("__")[0])), None)
+
+
+def place(model: str) -> Path:
+    """The directory of a model that comes with xalign, else the path of this name, which may not exist."""
+    return packaged(model) or Path(model)
 
 
 def resolve_base(

@@ -153,8 +153,7 @@ class Checkpoint(Source):
             AssetError: The checkpoint is unavailable.
         """
         spec = self.spec
-        known = self._files or assets.packaged(spec.model) or Path(spec.model)
-        if spec.llm and not policy.has_own_modules(known):
+        if spec.llm and not policy.has_own_modules(self._files or assets.place(spec.model)):
             raise ModelError(
                 f"xalign/{spec.tuned}__{spec.name} is not trained yet. Train it with `xalign train lusifer --config "
                 "small` (or paper), or give the directory of a trained one."

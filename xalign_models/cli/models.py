@@ -46,7 +46,7 @@ def models(
     A match also finds models that were trained here or come with xalign. Commands take any model directory or hub id
     besides. `xalign models mteb:` lists the models of mteb.
     """
-    from xalign_models.models.catalogue import fits
+    from xalign_models.models.catalogue import fits, specs
     from xalign_models.models.names import known_specs
 
     if match.startswith("mteb:"):
@@ -55,7 +55,8 @@ def models(
         listed = ((f"mteb:{name}", note) for name, note in sorted(registry().items()))
         print_rows([{"model": name, "note": note or "a backbone"} for name, note in listed if match in name], json)
         return
-    registered = sorted(known_specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+    found = known_specs() if match or json else specs()  # the list of backbones needs no cards of trained models
+    registered = sorted(found.items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
     if match or json:
         rows = [
             {

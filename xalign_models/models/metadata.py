@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, corpora
@@ -67,7 +66,7 @@ def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
 
 
 def _trained_card(spec: ModelSpec) -> Card | None:
-    directory = assets.packaged(spec.backbone.model) or Path(spec.backbone.model)
+    directory = assets.place(spec.backbone.model)
     return read_card(directory) if directory.is_dir() else None
 
 

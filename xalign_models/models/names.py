@@ -20,9 +20,6 @@ from xalign_models.paths import cache_dir
 from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
-PACKAGED = assets.PACKAGED
-"""Trained models that come with xalign, in folders with their names; the first part of a name suffices."""
-
 
 @dataclass(frozen=True)
 class Located:
@@ -44,8 +41,8 @@ class Located:
     def open_backbone(self) -> Backbone:
         """The backbone, of a model that is not saved; files that were read to locate it are not opened again."""
         assert self.spec is not None
-        model = self.spec.backbone.model
-        files = self.card.files if self.card and self.card.directory.samefile(assets.packaged(model) or model) else None
+        directory = assets.place(self.spec.backbone.model)
+        files = self.card.files if self.card and self.card.directory.samefile(directory) else None
         return Backbone(self.spec.backbone, files)
 
     @property
@@ -198,7 +195,7 @@ def directory_of(name: str) -> Path:
 
 def trained_specs() -> dict[str, ModelSpec]:
     """The trained models in their default directories and those that come with xalign, by name."""
-    folders = [*sorted(directory_of("").glob("*")), *sorted(PACKAGED.iterdir())]
+    folders = [*sorted(directory_of("").glob("*")), *sorted(assets.PACKAGED.iterdir())]
     cards = []
     for folder in filter(Path.is_dir, folders):
         with suppress(ModelError):  # a damaged model must not hide the others

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from xalign_models import assets, fit, load, save
+from xalign_models.assets import PACKAGED
 from xalign_models.errors import AssetError
 from xalign_models.models.metadata import model_meta
-from xalign_models.models.names import PACKAGED, locate, trained_specs
+from xalign_models.models.names import locate, trained_specs
 
 FOLDERS = sorted(PACKAGED.iterdir())
 """Folders of the packaged models."""

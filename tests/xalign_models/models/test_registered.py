@@ -16,10 +16,10 @@ from mteb.models.model_meta import ModelMeta
 from mteb.results.model_result import ModelResult
 
 from xalign_models import assets
+from xalign_models.assets import PACKAGED
 from xalign_models.errors import AssetError, ModelError
 from xalign_models.evaluation.run import make_task
 from xalign_models.models import mteb as registration
-from xalign_models.models.names import PACKAGED
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.registered import UNKNOWN
 from xalign_models.plugins import register

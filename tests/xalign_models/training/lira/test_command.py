@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from xalign_models.assets import PACKAGED
 from xalign_models.errors import DataError
-from xalign_models.models.names import PACKAGED, directory_of, find_spec, trained_specs
+from xalign_models.models.names import directory_of, find_spec, trained_specs
 from xalign_models.training.lira.data import corpus_texts, file_texts, training_texts, with_prompts
 
 Xalign = Callable[..., tuple[int, str, list[str]]]
