@@ -1,8 +1,9 @@
 """Carries skills of an English model into other languages without their labels, and scores the free controls beside it.
 
 ``python -m docs.tools.english_skill FOLDER`` writes ``docs/results/analyses/english-skill.csv``. FOLDER keeps vectors
-and connectors, so that the same command resumes. The sizes below take two hours of one core. Systems named after
-FOLDER are computed alone; the rows of the others stay.
+and connectors, so that the same command resumes. The sizes below take an hour and a half of one core. With names of
+systems after FOLDER, the rows of the others stay. Give it ``OMP_NUM_THREADS=1``: threads add in another order, which
+changes an answer or two of the classifiers.
 
 The skills are entailment (XNLI, 13 languages) and topics (SIB-200, 7 languages): classifiers of vectors that see
 English labels alone. The English model is all-MiniLM-L6-v2. It reads other languages through a connector from
@@ -159,7 +160,7 @@ def through(model: SentenceTransformer, made: Sequence[Any], texts: Sequence[str
 
 
 def systems(texts: Texts, folder: Path, wanted: Collection[str]) -> Iterator[tuple[str, list[System]]]:
-    """The wanted systems by name, one a seed where seeds differ; the encoder and the English model always."""
+    """The systems by name, one a seed where seeds differ; those that are not wanted only where they take little."""
     pairs, words = texts.all, [text for _, text in texts.all]
     encoder = kept(folder / "encoder.npy", lambda: embedded(ENCODER, words, "query: "))
     yield "encoder", [System(pairs, encoder)]
@@ -230,7 +231,7 @@ def compared(
 
 
 def records(texts: Texts, folder: Path, wanted: Collection[str]) -> Iterator[dict[str, Any]]:
-    """A row of each wanted system, head, language and quarter of the units by length; differences are from the encoder.
+    """A row of each system, head, language and quarter of the units by length; differences are from the encoder.
 
     ``fidelity`` is the mean cosine of texts with the English model's vectors of their English originals.
     """
@@ -238,16 +239,12 @@ def records(texts: Texts, folder: Path, wanted: Collection[str]) -> Iterator[dic
     teacher: System | None = None
     for name, seeds in systems(texts, folder, wanted):
         teacher = seeds[0] if name == "English model" else teacher
-        if name not in {"encoder", *wanted}:
-            continue
         heads = {"own": None, "English model's": teacher} if name in READERS else {"own": None}
         for (head, other), (skill, score) in ((h, s) for h in heads.items() for s in SKILLS.items()):
             used = [seeds[seed % len(seeds)] for seed in SEEDS]
             runs = [score(texts, system, other or system, seed) for seed, system in zip(SEEDS, used, strict=True)]
             right = {code: np.mean([run[code] for run in runs], axis=0) for code in runs[0]}
             base.setdefault(skill, right)
-            if name not in wanted:
-                continue
             sides = {code: rows[0] for code, rows in (texts.xnli if skill == "XNLI" else texts.topics).items()}
             lengths = [len(text) for text in sides[ENGLISH][:: 3 if skill == "XNLI" else 1]]
             rows = {code: [code] for code in right} | {"mean": [code for code in right if code != ENGLISH]}
@@ -277,8 +274,8 @@ if __name__ == "__main__":
     place.mkdir(parents=True, exist_ok=True)
     chosen, path = sys.argv[2:] or SYSTEMS, ROOT / ANALYSES / "english-skill.csv"
     table = pd.DataFrame(records(Texts(), place, chosen))
-    if other := set(SYSTEMS) - set(chosen):
+    if set(chosen) != set(SYSTEMS):
         before = pd.read_csv(path)
-        table = pd.concat([before[before["system"].isin(other)], table])
+        table = pd.concat([before[~before["system"].isin(chosen)], table[table["system"].isin(chosen)]])
         table = table.sort_values("system", key=lambda names: names.map(SYSTEMS.index), kind="stable")
     table.to_csv(path, index=False, lineterminator="\n")
