@@ -16,6 +16,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from tests.conftest import WORDS
+from xalign_models import corpora
 from xalign_models.models.building import load_encoder
 
 NEAREST = {"float32": 1 - 1e-5, "tf32": 0.9999, "bfloat16": 0.999}
@@ -52,6 +53,23 @@ def test_vectors_are_those_of_sentence_transformers(tiny_model, texts, device, k
     encoder = load_encoder(str(tiny_model), device=device, **fields)
     found = encoder.encode_texts(texts, [None] * len(texts))
     assert found.shape == expected.shape
+    assert least_cosine(found, expected) >= NEAREST[kind]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", NEAREST)
+@pytest.mark.parametrize("name", ["multilingual-e5-small-q4", "smollm2-135m-q4-en-prompts"])
+def test_vectors_of_real_models_are_those_of_the_cpu(take_assets, name, kind):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    take_assets(name.removesuffix("-en-prompts"), "gettext")
+    columns = corpora.load("gettext")
+    texts = [text for language in columns.languages for text in columns.texts(language)[:12]]
+    fields = {"dtype": "float32", "precision": "tf32"} if kind == "tf32" else {"dtype": kind}
+    expected, found = (
+        load_encoder(name, device=device, **chosen).encode_texts(texts, [None] * len(texts))
+        for device, chosen in (("cpu", {"dtype": "float32"}), ("cuda", fields))
+    )
     assert least_cosine(found, expected) >= NEAREST[kind]
 
 
