@@ -2,11 +2,12 @@
 
 import ctypes
 import errno
+import json
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 CARD = "xalign.json"
 """File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
 MARKERS = {CARD: "is not a model of xalign", "map.json": "holds no maps"}
-"""Files that make a directory one of ours, and what it is without them."""
+"""Files that make a directory one of ours, and what it is without them. Their ``files`` lists what we wrote there."""
 
 
 def cache_dir() -> Path:
@@ -110,16 +111,17 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_directory(final: Path, marker: str | None = None) -> Iterator[Path]:
+def atomic_directory(final: Path, marker: str | None = None, known: Collection[str] = ()) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 
-    A user's directory needs a ``marker``, without which :func:`require_replaceable` refuses to replace it.
+    A user's directory needs a ``marker``, without which :func:`require_replaceable` refuses to replace it; ``known``
+    are paths of files in it that may go as well.
 
     The two are exchanged in one step where the system can do that. Elsewhere the old directory is renamed first, and
     after a kill between the two renames :func:`restore` puts the new one in place. The last of several writers wins.
     """
     if marker:
-        require_replaceable(final, marker)
+        require_replaceable(final, marker, known=known)
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
     temporary = holder / "new"
@@ -136,23 +138,47 @@ def atomic_directory(final: Path, marker: str | None = None) -> Iterator[Path]:
         shutil.rmtree(holder, ignore_errors=True)
 
 
-def require_replaceable(directory: Path, marker: str, option: str = "") -> None:
-    """Refuse to replace anything but an empty directory or one that has the file ``marker`` and is no git repository.
+def require_replaceable(directory: Path, marker: str, option: str = "", known: Collection[str] = ()) -> None:
+    """Refuse to replace anything but an empty directory or one with the file ``marker`` and nothing of the user's.
 
     Raises:
-        ModelError: Something else is there; the message names the option, if any.
+        ModelError: Something else is there, a git repository, or a file that the marker's ``files`` does not list; the
+            message names the option, if any.
     """
     if not os.path.lexists(directory):
         return
+    kind = MARKERS[marker]
     if not directory.is_dir():
         reason = "it is a file"
     elif (directory / ".git").exists():
         reason = "it is a git repository"
-    elif (directory / marker).is_file() or not any(directory.iterdir()):
+    elif not any(directory.iterdir()):
         return
-    else:
+    elif not (directory / marker).is_file():
         reason = "it has other content"
-    raise ModelError(f"{option} {directory} exists and {MARKERS[marker]}: {reason}; choose a new directory.".lstrip())
+    else:
+        if foreign := sorted(_unlisted(directory, marker).difference(known)):
+            more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
+            raise ModelError(
+                f"{option} {directory} has files that xalign did not write ({foreign[0]}{more}) and would lose them; "
+                "move them, or choose a new directory.".lstrip()
+            )
+        return
+    raise ModelError(f"{option} {directory} exists and {kind}: {reason}; choose a new directory.".lstrip())
+
+
+def _unlisted(directory: Path, marker: str) -> set[str]:
+    """Files below a directory that its marker's ``files`` does not list; none if there is no such list."""
+    try:
+        return files_below(directory).difference(json.loads((directory / marker).read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def files_below(directory: Path) -> set[str]:
+    """Paths of all files below a directory, relative to it, but for Python's caches."""
+    found = (path.relative_to(directory) for path in directory.rglob("*") if not path.is_dir())
+    return {path.as_posix() for path in found if "__pycache__" not in path.parts}
 
 
 def final_of(holder: Path) -> Path:

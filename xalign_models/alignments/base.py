@@ -291,7 +291,9 @@ class UnpairedAlignment(Alignment):
         matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
         dim = common_dim(matrices)
         if (pivot := getattr(self, "pivot", None)) and pivot not in matrices:
-            raise AlignmentError(f"the pivot {pivot} is not among {', '.join(matrices)}; add its rows.")
+            raise AlignmentError(
+                f"the pivot {pivot} is not among {', '.join(matrices)}; add its rows, or pass another key as pivot=."
+            )
         self._fit(matrices)
         self.languages_, self.dim_ = tuple(matrices), dim
         return self

@@ -109,8 +109,8 @@ class PivotAlignment(Alignment):
         shared = {language: as_matrix(rows, language) for language, rows in data.items() if not isinstance(rows, tuple)}
         if shared and self.pivot not in shared:
             raise AlignmentError(
-                f"the pivot {self.pivot} is not among {', '.join(shared)}; add its rows, choose another pivot, or pass "
-                "tuples (x, pivot)."
+                f"the pivot {self.pivot} is not among {', '.join(shared)}; add its rows, pass the key of another "
+                "language as pivot=, or pass tuples (x, pivot)."
             )
         counts = {language: len(rows) for language, rows in shared.items()}
         if len(set(counts.values())) > 1:

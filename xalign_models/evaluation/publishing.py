@@ -17,7 +17,7 @@ from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.mteb import absent
 from xalign_models.models.names import locate
-from xalign_models.paths import CARD, atomic_directory
+from xalign_models.paths import CARD, atomic_directory, files_below
 from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
 from xalign_models.results.reading import Results
 
@@ -40,7 +40,7 @@ def prepare(model: Path, folder: Path, results: Results | None = None) -> Path:
     """
     check(model)
     try:
-        with atomic_directory(folder, CARD) as temporary:
+        with atomic_directory(folder, CARD, files_below(model)) as temporary:
             shutil.copytree(model, temporary, dirs_exist_ok=True)
             (temporary / "README.md").write_text(card_text(model, results), encoding="utf-8")
     except OSError as error:

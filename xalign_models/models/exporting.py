@@ -58,9 +58,10 @@ def export_numpy(maps: Maps, directory: str | Path) -> None:
     arrays = {name: np.ascontiguousarray(stack.numpy()) for name, stack in maps.aligned.state_dict().items()}
     with atomic_directory(Path(directory), "map.json") as folder:
         save_file(arrays, folder / "map.safetensors")
-        text = json.dumps(settings(maps), indent=1, ensure_ascii=False) + "\n"
-        (folder / "map.json").write_text(text, encoding="utf-8")
         shutil.copyfile(apply_map.__file__, folder / "apply_map.py")
+        content = {**settings(maps), "files": ["apply_map.py", "map.json", "map.safetensors"]}
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        (folder / "map.json").write_text(text, encoding="utf-8")
 
 
 def export_onnx(maps: Maps, path: str | Path) -> None:

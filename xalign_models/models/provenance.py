@@ -13,7 +13,7 @@ from xalign_models.backbones import policy
 from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import is_name
 from xalign_models.models.metadata import trained_on
-from xalign_models.paths import atomic_write_text
+from xalign_models.paths import atomic_write_text, files_below
 from xalign_models.recommend.card import COLUMNS
 from xalign_models.specs import ModelSpec, Pooling
 from xalign_models.tables.escaping import escape
@@ -31,10 +31,12 @@ def write_card(
 ) -> None:
     """Write ``xalign.json`` and, with ``readme``, README.md into a model's directory.
 
-    ``training`` is the record of a newly trained model, and ``called`` the final name of the directory, if it differs.
+    ``training`` is the record of a newly trained model, and ``called`` the final name of a directory that has nothing
+    but the model, whose files the card then lists.
     """
     spec: ModelSpec | None = model.xalign_spec
     claims = dict(getattr(model, "xalign_claims", None) or {})
+    claims.pop("files", None)
     if spec is not None:
         claims["name"] = claims.get("name") or spec.name
         if training is not None:  # the weights are in this directory
@@ -49,9 +51,12 @@ def write_card(
     folder = policy.folder_of_maps(files)
     claims["maps"] = folder and files.fingerprint(folder=folder)
     claims["content"] = files.fingerprint()
+    cards = [Path(assets.CARD), *([Path(folder, assets.CARD)] if folder else [])]
+    if called:
+        claims["files"] = sorted({*files_below(directory), *map(Path.as_posix, cards), "README.md"})
     text = json.dumps(claims, indent=2, ensure_ascii=False) + "\n"
-    for place in [directory, *([directory / folder] if folder else [])]:
-        atomic_write_text(place / assets.CARD, text)
+    for card in cards:
+        atomic_write_text(directory / card, text)
     if readme:
         (directory / "README.md").write_text(_readme(model, spec, claims, called or directory.name), encoding="utf-8")
 

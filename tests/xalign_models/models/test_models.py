@@ -164,6 +164,23 @@ def test_only_a_model_is_replaced(saved, workdir, name, why):
         assert mine.read_text() == "mine"
 
 
+def test_a_model_with_files_of_the_user_is_not_replaced(saved, workdir):
+    target, model = workdir / "target", load(str(saved), device="cpu")
+    saving.save(model, target)
+    (target / "evaluation").mkdir()
+    for name in ("evaluation/mine.csv", "notes.txt"):
+        (target / name).write_text("mine")
+    for write in (saving.save, lambda _, folder: prepare(saved, folder)):
+        with pytest.raises(ModelError, match=r"xalign did not write \(evaluation/mine.csv and 1 more\)"):
+            write(model, target)
+    assert (target / "notes.txt").read_text() == "mine"
+    prepare(target, workdir / "published")
+    prepare(target, workdir / "published")  # the user's files are still in the model
+    saving.save(model, workdir / "again")
+    model.save_pretrained(str(workdir / "again"))  # writes into the directory and removes nothing
+    saving.save(model, workdir / "again")
+
+
 def test_a_published_default_prompt_serves_calls_without_one(tiny_model, text, workdir):
     shutil.copytree(tiny_model, workdir / "prompted")
     settings = workdir / "prompted" / "config_sentence_transformers.json"

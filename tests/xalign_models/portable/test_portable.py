@@ -92,6 +92,9 @@ def test_an_export_replaces_nothing_but_an_export(saved, workdir):
     saved("centered")
     for _ in range(2):
         export_numpy(load_maps("saved"), "exported")
+    (workdir / "exported" / "notes.txt").write_text("mine")
+    with pytest.raises(ModelError, match=r"did not write \(notes.txt\)"):
+        export_numpy(load_maps("saved"), "exported")
     (workdir / "mine").mkdir()
     (workdir / "mine" / "thesis.txt").write_text("mine")
     with pytest.raises(ModelError, match="mine exists and holds no maps: it has other content"):
