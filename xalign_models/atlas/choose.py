@@ -5,6 +5,7 @@ end of their interval: a score that is measured whole has none, and one that res
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -209,15 +210,18 @@ def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]
 
 @cache
 def language_words(languages: tuple[str, ...]) -> dict[str, str]:
-    """Words for languages, in lower case: codes of two and three letters, with and without script, and names.
+    """Words for languages: codes of two and three letters, with and without script, and names in English and their own.
 
-    A word without a script means the language's usual one.
+    Words are as :func:`_folded` writes them. A word without a script means the language's usual one.
     """
+    from language_data.names import load_trie
+    from language_data.util import data_filename
+
     words: dict[str, str] = {}
 
     def add(code: str, *names: str) -> None:
         for name in names if code in languages else ():
-            words.setdefault(name.lower().removesuffix(" (individual language)"), code)
+            words.setdefault(_folded(name.removesuffix(" (individual language)")), code)
 
     for letters in product(ascii_lowercase, repeat=2):
         with suppress(LanguageError, LookupError):
@@ -232,9 +236,20 @@ def language_words(languages: tuple[str, ...]) -> dict[str, str]:
         usual = canonical(code[:3])
         add(usual if usual in languages else code, code[:3], language.display_name())
         add(code, code, display_name(code))
-    for word in ("zh-tw", "zh-hk", "zh-mo", "sr-me"):
+    for word in ("zh-tw", "zh-hk", "zh-mo", "sr-me", "cmn", "sh"):
         add(canonical(word), word)
+    add(canonical("prs"), "dari")
+    for name, code in load_trie(data_filename("trie/en/name_to_language.marisa")).items():
+        if (tag := code.decode()).partition("-")[0] in words:
+            with suppress(LanguageError):
+                add(canonical(tag), name)
     return words
+
+
+def _folded(text: str) -> str:
+    """A word in lower case, without accents and brackets, with hyphens; the page does the same."""
+    letters = unicodedata.normalize("NFD", re.sub(r"[()]", "", text).lower())
+    return named("".join(letter for letter in letters if unicodedata.category(letter) != "Mn"))
 
 
 def understood(text: str, languages: Sequence[str]) -> str:
@@ -246,8 +261,8 @@ def understood(text: str, languages: Sequence[str]) -> str:
     with suppress(LanguageError):
         if (code := canonical(text)) in languages:
             return code
-    words, word = language_words(tuple(languages)), text.strip().lower().replace("_", "-")
-    while word not in words and "-" in word:
+    words, word = language_words(tuple(languages)), _folded(text)
+    while word not in words and re.match("[a-z]{2,3}-", word):
         word = word.rpartition("-")[0]
     if word in words:
         return words[word]

@@ -68,7 +68,9 @@ def choose(
         Option(help="Kind of task: retrieval, bitext, sts, classification or clustering; by default all."),
     ] = None,
     max_params: Annotated[str | None, Option(help="Maximum number of parameters, e.g. 600M or 1.5B.")] = None,
-    license_: Annotated[str | None, Option("--license", help="Licence such as MIT, or `permissive`.")] = None,
+    license_: Annotated[
+        str | None, Option("--license", "--licence", help="Licence such as MIT, or `permissive`.")
+    ] = None,
     dim: Annotated[int | None, Option(help="Maximum dimension of the vectors.", min=1)] = None,
     adjusted: Annotated[
         bool,

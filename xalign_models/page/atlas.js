@@ -93,8 +93,8 @@ function wishOf(state) {
     labels = [];
   const folded = (text) => text.trim().toLowerCase();
   for (const text of state.wanted.split(/[,;、،\n]+/).map(folded).filter(Boolean)) {
-    let word = text.replaceAll("_", "-");
-    while (!Object.hasOwn(words, word) && word.includes("-")) word = word.slice(0, word.lastIndexOf("-"));
+    let word = text.replace(/[()]/g, "").normalize("NFD").replace(/\p{Mn}/gu, "").trim().split(/[\s_-]+/).join("-");
+    while (!Object.hasOwn(words, word) && /^[a-z]{2,3}-/.test(word)) word = word.slice(0, word.lastIndexOf("-"));
     const label = Object.hasOwn(words, word) ? words[word] : undefined;
     if (label === undefined) wrong.push(`“${text}” is no language that this page knows; choose one from the list.`);
     else if (!labels.includes(label)) labels.push(label);

@@ -18,8 +18,12 @@ QUERIES = {
     "pt-BR": "por-Latn", "sr-Latn": None, "srp-Cyrl": "srp-Cyrl", "Hindi": "hin-Deva", "no": "nob-Latn",
     "tl": "tgl-Latn", "yue": "yue-Hant", "iw": "heb-Hebr", "Javanese": "jav-Latn", "ka": "kat-Geor",
     "Hawaiian": "haw-Latn", "Kurdish": None, "zh_Hant_TW": "zho-Hant", "sr_Cyrl_RS": "srp-Cyrl",
+    "Mandarin": "zho-Hans", "cmn": "zho-Hans", "Farsi": "pes-Arab", "Bokmål": "nob-Latn", "bokmal": "nob-Latn",
+    "Myanmar": "mya-Mymr", "Brazilian Portuguese": "por-Latn", "Traditional Chinese": "zho-Hant", "Oriya": "ory-Orya",
+    "Kurdish (Sorani)": "ckb-Arab", "Sorani": "ckb-Arab", "Dari": "prs-Arab", "Yorùbá": "yor-Latn",
+    "Serbo-Croatian": "srp-Latn", "US English": "eng-Latn", "हिंदी": None,
 }  # fmt: skip
-"""33 words for languages, and what they mean; None is a language that the table may have or lack."""
+"""49 words for languages, and what they mean; None is a language that the table may have or lack."""
 
 
 @pytest.fixture(scope="module")
