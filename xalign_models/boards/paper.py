@@ -21,10 +21,13 @@ from xalign_models.plugins import sources
 from xalign_models.results.intervals import FEWEST
 from xalign_models.results.reading import Results, TaskScores
 from xalign_models.specs import ModelSpec
-from xalign_models.tables.board import Board, Evidence
+from xalign_models.tables.board import Board, Evidence, wrap
 from xalign_models.tables.formats import latex, to_latex
 
 _HASH = re.compile(r"-[0-9a-f]{6}$")
+_BLOCK = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%%\n%s}"
+WIDTH = 4
+"""Columns beside one another, in the table and in the figure."""
 _ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?^\}", re.M | re.S)
 
 
@@ -135,7 +138,8 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
     folder.mkdir(parents=True, exist_ok=True)
     save(_figure(paper), folder, "differences", "pdf")
     references = files(published).joinpath("methods.bib").read_text(encoding="utf-8")
-    references += "\n".join(getattr(task, "bibtex_citation", None) or "" for task in metadata.values())
+    citations = (getattr(task, "bibtex_citation", None) or "" for task in metadata.values())
+    references += "\n".join(citation.replace(r"\\", "\\") for citation in citations)  # some of mteb's escape twice
     entries = {match[1]: match[0] for match in _ENTRY.finditer(references)}
     methods = _methods(paper, metadata, entries)
     cited = {key for keys in re.findall(r"\\cite\{([^}]*)\}", methods) for key in keys.split(",")}
@@ -172,27 +176,31 @@ def _table(paper: Paper) -> str:
         "?: not tested, no scores by item were kept." if Evidence.NONE in marks else "",
     ]
     caption = " ".join(filter(None, notes))
-    return _template("table") % (to_latex(replace(paper.board, legend=())), caption)
+    columns = paper.board.columns
+    parts = [replace(paper.board, columns=columns[i : i + WIDTH], legend=()) for i in range(0, len(columns), WIDTH)]
+    return _template("table") % ("\\par\\medskip\n".join(_BLOCK % to_latex(part) for part in parts), caption)
 
 
 def _figure(paper: Paper) -> Any:
-    """Differences of the other rows to the new model with their intervals, an axis per column."""
+    """Differences of the other rows to the new model with their intervals, an axis per column of the table."""
     from xalign_models.figures import COLOURS, canvas, styled
 
     others = [row for row in paper.board.rows if row.name != paper.new]
     columns = list(paper.board.columns)
+    lines, across = -(-len(columns) // WIDTH), min(WIDTH, len(columns))
+    size = {"width": 1.5 + 1.6 * across, "height": lines * (1.1 + 0.25 * len(others))}
     with styled():
-        figure, axes = canvas(
-            1, len(columns), width=1.5 + 2.2 * len(columns), height=1.4 + 0.3 * len(others), sharey=True
-        )
-        for axis, column in zip(axes[0], columns, strict=True):
+        figure, axes = canvas(lines, across, **size, sharey=True)
+        for axis in axes.flat[len(columns) :]:
+            axis.set_axis_off()
+        for axis, column in zip(axes.flat, columns, strict=False):
             for place, row in enumerate(others):
                 cell = row.cells[column]
                 if cell.low is not None and cell.high is not None:
                     axis.plot([cell.low, cell.high], [place, place], color=COLOURS[0])
                 axis.plot([cell.difference], [place], "o", color=COLOURS[0])
             axis.axvline(0, color="#444444", linewidth=0.8)
-            axis.set_title(column)
+            axis.set_title("\n".join(wrap(column, 16)))
             axis.set_xlabel("points")
         axes[0][0].set_yticks(range(len(others)), [row.label for row in others])
         axes[0][0].set_ylim(len(others) - 0.5, -0.5)
@@ -209,9 +217,10 @@ def _methods(paper: Paper, metadata: Mapping[str, Any], entries: Mapping[str, st
     tasks = []
     for task in dict.fromkeys(task for _, task in paper.tables):
         table = paper.tables[paper.new, task]
+        subsets = len(table.values())
         citation = getattr(metadata.get(task), "bibtex_citation", None) or ""
         tasks.append(
-            f"{cited(task, _ENTRY.findall(citation))} ({len(table.values())} subsets, revision "
+            f"{cited(task, _ENTRY.findall(citation))} ({subsets} subset{'s' * (subsets > 1)}, revision "
             rf"\texttt{{{latex(str(table.dataset_revision)[:12])}}})"
         )
     models = [
@@ -222,11 +231,11 @@ def _methods(paper: Paper, metadata: Mapping[str, Any], entries: Mapping[str, st
     others = "another model" if len(paper.board.rows) == 2 else f"{len(paper.board.rows) - 1} other models"
     fitted = f" The alignments are {_listed(models)}." if models else ""
     return (
-        f"We score {latex(paper.new)} and {others} on {_listed(tasks)} with xalign "
+        f"{{\\sloppy\nWe score {latex(paper.new)} and {others} on {_listed(tasks)} with xalign "
         f"{__version__}, on the subsets that all models have.{fitted} Scores are means over subsets. We test their "
         "differences in pairs, item by item. The variance is clustered by language and by sentence, or by sentence "
         f"alone below {FEWEST} languages. The p-values have Holm's correction over the table "
-        r"(Table~\ref{tab:xalign}, Figure~\ref{fig:xalign})." + "\n"
+        r"(Table~\ref{tab:xalign}, Figure~\ref{fig:xalign})." + "\\par}\n"
     )
 
 

@@ -123,13 +123,11 @@ def to_latex(board: Board) -> str:
     ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
     """
     columns, texts = len(board.columns), len(board.heads())
-    heads = " & ".join(
-        rf"\rotatebox{{60}}{{{latex(column)}}}" if columns > 4 else latex(column) for column in board.columns
-    )
+    head = _latex_rotated if columns > 4 else _latex_stacked
     lines = [
         rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
-        rf"{' & '.join(map(latex, board.heads()))} & {heads} \\",
+        rf"{' & '.join([*map(latex, board.heads()), *map(head, board.columns)])} \\",
     ]
     for group, rows in groupby(board.rows, attrgetter("group")):
         lines.append(r"\midrule")
@@ -138,8 +136,8 @@ def to_latex(board: Board) -> str:
         for row in rows:
             cells = [row.cells.get(column) for column in board.columns]
             lines.append(" & ".join([*map(latex, board.texts(row, row.label)), *map(_latex_score, cells)]) + r" \\")
-            if any(cell and cell.difference is not None for cell in cells):
-                lines.append(" & ".join([*[""] * texts, *map(_latex_difference, cells)]) + r" \\")
+            below = [[*map(small, cells)] for small in (_latex_difference, _latex_same)]
+            lines += [" & ".join([*[""] * texts, *line]) + r" \\" for line in below if any(line)]
     notes = [rf"% {escape(line)}" for line in board.legend]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
 
@@ -147,6 +145,15 @@ def to_latex(board: Board) -> str:
 def latex(text: str) -> str:
     """Text with LaTeX's special characters escaped."""
     return "".join(_LATEX.get(character, character) for character in escape(text))
+
+
+def _latex_rotated(column: str) -> str:
+    return rf"\rotatebox{{60}}{{{latex(column)}}}"
+
+
+def _latex_stacked(column: str) -> str:
+    stacked = r"\\".join(map(latex, wrap(column, 16)))
+    return rf"\shortstack[r]{{{stacked}}}" if r"\\" in stacked else stacked
 
 
 def _latex_score(cell: Cell | None) -> str:
@@ -163,8 +170,11 @@ def _latex_difference(cell: Cell | None) -> str:
     interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+.1f}, {cell.high:+.1f}]"
     coverage = "" if cell.covered is None else f" {cell.covered}/{cell.of}"
     mark = latex(MARKS[cell.test]) if cell.test else ""
-    same = "" if cell.same is None else f", same {cell.same:+.1f}"
-    return rf"{{\scriptsize ${cell.difference:+.1f}${mark}{interval}{same}{coverage}}}"
+    return rf"{{\scriptsize ${cell.difference:+.1f}${mark}{interval}{coverage}}}"
+
+
+def _latex_same(cell: Cell | None) -> str:
+    return "" if cell is None or cell.same is None else rf"{{\scriptsize same ${cell.same:+.1f}$}}"
 
 
 FORMATS: dict[str, Callable[[Board], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv, "tsv": to_tsv}

@@ -124,11 +124,24 @@ def test_the_caption_explains_every_mark_in_the_table(folder):
     assert r"\textdagger{}: fitted or trained on text of the task." in caption
 
 
-def test_pdflatex_sets_it(folder):
+def test_pdflatex_sets_ten_columns_within_the_page(results, put, tmp_path):
+    """Tables of more than four columns continue below, and no line is wider than the page."""
+    pytest.importorskip("matplotlib")
+    for number in range(9):
+        for model in results.names:
+            put(model, f"TaskWithALongName{number}", {"deu_Latn-eng_Latn": 0.5 + number / 100}, baseline=BASE)
+    paper = compare(read_results(tmp_path), results.names[2], ["lsar"])
+    folder = tmp_path / "paper"
+    citation = SimpleNamespace(bibtex_citation="@misc{one,\n  author = {{\\\\~n}igo},\n}")
+    write_paper(paper, folder, {"Mining": citation}, ["xalign"])
+    assert len(paper.board.columns) == 10
+    assert [len(columns) - 1 for columns in re.findall(r"\\begin\{tabular\}\{(\w+)\}", expanded(folder))] == [4, 4, 2]
+    assert r"{\~n}igo" in (folder / "references.bib").read_text("utf-8")
     if not (pdflatex := shutil.which("pdflatex")):
         pytest.skip("pdflatex is not installed")
     command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    assert "Overfull" not in (folder / "paper.log").read_text("utf-8", "replace")
 
 
 def test_the_commands_fit_what_is_not_registered_and_score_all(folder):

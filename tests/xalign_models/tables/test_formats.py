@@ -49,7 +49,8 @@ def test_latex_has_intervals_daggers_and_marks(board) -> None:
     text = to_latex(board)
     for part in (
         r"\textbf{81.2}",
-        r"$+2.5$\textdegree{} [+1.5, +3.5], same -7.2",
+        r"{\scriptsize $+2.5$\textdegree{} [+1.5, +3.5]}",
+        r"{\scriptsize same $-7.2$}",
         r"\underline{40.0}\textsuperscript{\textdagger}",
         "3/4",
     ):
