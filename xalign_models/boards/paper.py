@@ -191,9 +191,10 @@ def _figure(paper: Paper) -> Any:
     size = {"width": 1.5 + 1.6 * across, "height": lines * (1.1 + 0.25 * len(others))}
     with styled():
         figure, axes = canvas(lines, across, **size, sharey=True)
-        for axis in axes.flat[len(columns) :]:
+        panels: list[Any] = axes.ravel().tolist()
+        for axis in panels[len(columns) :]:
             axis.set_axis_off()
-        for axis, column in zip(axes.flat, columns, strict=False):
+        for axis, column in zip(panels, columns, strict=False):
             for place, row in enumerate(others):
                 cell = row.cells[column]
                 if cell.low is not None and cell.high is not None:
