@@ -84,6 +84,7 @@ def test_compiled_layers_change_nothing_on_a_gpu(tiny_model, texts, kind):
     assert least_cosine(compiled, plain) >= NEAREST[kind]
 
 
+@pytest.mark.slow
 def test_a_training_has_the_losses_of_the_cpu(xalign, workdir, make_model, write_text, device):
     """Without dropout, whose random numbers differ from device to device."""
     model = make_model(workdir / "model", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -122,6 +122,7 @@ def test_every_room_has_a_layer():
     assert rooms == LEVEL.keys()
 
 
+@pytest.mark.slow
 def test_rooms_import_and_name_only_lower_rooms():
     arrows = {arrow for module, path in FILES.items() for arrow in wrong(module, path.read_text("utf-8"))}
     assert arrows == set()
@@ -135,12 +136,14 @@ def dynamic(source: str) -> set[str]:
     return relative | {"__import__", "import_module", "resolve_name", "spec_from_file_location"} & {*calls}
 
 
+@pytest.mark.slow
 def test_only_listed_modules_import_by_a_computed_name():
     found = {module for module, path in FILES.items() if dynamic(path.read_text("utf-8"))}
     assert found <= DYNAMIC
     assert dynamic("from . import a\nimportlib.import_module(x)\n") == {"relative", "import_module"}
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_by_way_of_others():
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
     assert circle({module: set(imports(tree)) - {module} for module, tree in trees.items()}) == []

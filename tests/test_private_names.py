@@ -67,6 +67,7 @@ def borrowed(source: str, ours: Collection[str] = ()) -> Iterator[str]:
                 yield name
 
 
+@pytest.mark.slow
 def test_private_names_of_other_packages_are_in_a_borrowed_module():
     ours = {name for path in FILES.values() for name in defined(ast.parse(path.read_text("utf-8")))}
     found = {

@@ -147,6 +147,7 @@ FILES: dict[str, tuple[str, Callable[[Path], Any], tuple[str, ...]]] = {
 CASES = [*(("model", name) for name in MODELS), *(("results", name) for name in RESULTS), *(("file", n) for n in FILES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), CASES, ids=[name for _, name in CASES])
 def test_a_file_that_asks_for_time_or_memory_ends_in_one_line(kind, name, tmp_path, tiny_model, loaded):
     folder = tmp_path / "place" / "work"

@@ -361,6 +361,7 @@ def specs(given: tuple[str, int | None, int | None, Any]) -> None:
     assert spec.name == f"xalign/lir-2__{name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FUZZED))
 def test_fuzz(name: str) -> None:
     strategy, check = FUZZED[name]

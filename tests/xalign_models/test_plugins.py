@@ -291,6 +291,7 @@ def test_a_folder_with_the_name_of_our_package_is_refused_and_not_run(look, tmp_
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_clone_beside_an_installation_takes_the_installed_tasks(look, tmp_path):
     """As for ``python -m pytest`` in a clone whose wheel is installed: the working folder holds one package alone."""
     for package, folder in (("xalign_models", "clone"), ("xalign_tasks", "installed")):

@@ -35,6 +35,7 @@ def spaces(turn=False, shift=0.0, noise=0.5, n=300, d=16, seed=0):
     return data
 
 
+@pytest.mark.slow
 def test_a_planted_rotation_is_found_and_a_shift_is_centred():
     turned = recommend(spaces(turn=True, noise=0.1), PIVOT)
     assert turned.chosen == Candidate("procrustes")
@@ -83,6 +84,7 @@ def test_nothing_is_recommended_where_there_is_only_noise(seed):
     assert "p = " in found.reason or "worse in" in found.reason
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_no_worse_than_the_plain_backbone_on_fresh_rows():
     for seed in range(3):
         for form in ({"turn": True}, {"shift": 2.0}, {"noise": 1.0}):
@@ -137,6 +139,7 @@ def test_repeated_sentences_are_in_one_fold():
     assert len(set(keys)) == 50
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_folds_and_chooses_the_same():
     data = spaces(turn=True, noise=0.1)
     pivot = data["deu-Latn"][1]
@@ -145,6 +148,7 @@ def test_another_seed_draws_other_folds_and_chooses_the_same():
     assert recommend(data, PIVOT, seed=1).chosen == recommend(data, PIVOT).chosen
 
 
+@pytest.mark.slow
 def test_another_text_judges_what_held_out_rows_cannot():
     """Text of one kind lies in half of the dimensions, where a map helps and bends the others at random."""
     rng = np.random.default_rng(0)
@@ -388,6 +392,7 @@ def test_maps_are_fitted_under_the_prompt_of_each_role():
     assert verdict.score == pytest.approx(recommend(data, PIVOT, tried).verdicts[0].score, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_labelled_task_replaces_the_proxy_of_its_kind_and_excludes():
     data = spaces(shift=3.0)
     keys = np.arange(200, dtype=np.uint32)

@@ -76,6 +76,7 @@ def tatoeba(monkeypatch: pytest.MonkeyPatch) -> Any:
     return task, 20 + 20 + 30, 4 * (20 + 20)  # a plain harness encodes both sides of every subset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [belebele, mlqa, tatoeba])
 def test_exact_counts(make, workdir, make_model, write_text, monkeypatch):
     model = make_model(workdir / "numbers", vocab_size=105)

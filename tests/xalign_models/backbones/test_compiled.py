@@ -32,6 +32,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     counters.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "kernel"), [(torch.float32, "efficient"), (torch.bfloat16, "flash")])
 def test_a_kernel_makes_one_graph_of_layers_and_packs_of_all_sizes(
     everywhere: None, modules: list[Any], monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kernel: packing.Kernel
@@ -108,6 +109,7 @@ def test_a_saved_model_keeps_it(everywhere: None, tiny_model: Path, tmp_path: Pa
         load(str(tmp_path / "saved"), device="cpu").encode(["w1 w2"])
 
 
+@pytest.mark.slow
 def test_models_of_one_process_are_compiled_apart(everywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch runs the ninth compilation of a function uncompiled, and models of one family share their layers' code."""
     monkeypatch.setattr(packing, "find_kernel", lambda model: "flash")

@@ -64,6 +64,7 @@ def compare(name, directory):
     return outcomes
 
 
+@pytest.mark.slow
 def test_plain_is_mtebs_own_score_and_prompts_are_its_own(mirror, tiny_model):
     """Queries and documents of e5 have prompts in mteb, bitext has none; classification sees vectors as they are."""
     for name in MODELS:
@@ -154,6 +155,7 @@ def test_code_of_a_model_is_not_run(mirror, tiny_model, monkeypatch):
         find_source(f"mteb:{MODELS[0]}").modules(spec, "cpu")
 
 
+@pytest.mark.slow
 def test_every_model_of_the_registry_is_a_backbone_or_says_why(monkeypatch):
     """Nothing is opened: no network, no weights."""
     monkeypatch.setenv("MTEB_AUTO_INSTALL_EXTRAS", "0")

@@ -273,6 +273,7 @@ def bounded() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bounded")
 @pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED.keys())
 def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, workdir, craft):

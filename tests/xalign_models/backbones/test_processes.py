@@ -28,6 +28,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(processes, "FLUSH", 16)
 
 
+@pytest.mark.slow
 def test_vectors_of_two_processes_are_those_of_one_and_are_stored_here(workdir, tiny_model, small_pieces):
     alone = load_encoder(str(tiny_model), device="cpu")
     with EmbeddingStore(workdir / "vectors", 1 << 26) as store:
@@ -46,6 +47,7 @@ def test_vectors_of_two_processes_are_those_of_one_and_are_stored_here(workdir, 
         both.raw.encode(["a text that is new"])
 
 
+@pytest.mark.slow
 def test_a_saved_model_runs_in_two_processes(workdir, tiny_model, write_text, small_pieces):
     corpora = (f"own:{write_text(workdir / 'fit', 40)}",)
     save(

@@ -40,6 +40,7 @@ def test_a_pattern_with_many_ways_to_match_is_not(pattern):
     assert ways_to_match(pattern) > MOST_WAYS
 
 
+@pytest.mark.slow
 def test_an_accepted_pattern_ends_on_any_text():
     """Random patterns on text that many of them match in many ways: Onigmo panics after 10 million attempts."""
     draw = random.Random(0)

@@ -356,6 +356,7 @@ def simulated(rng, languages: int, n: int, moved: float, loss: float, everywhere
     return GateReport(tuple(decide(rows)))
 
 
+@pytest.mark.slow
 def test_allowed_falls_raise_few_false_alarms() -> None:
     """All of 22 languages fell by exactly the tolerance, the hardest case that must not fail."""
     rng = np.random.default_rng(0)
@@ -363,6 +364,7 @@ def test_allowed_falls_raise_few_false_alarms() -> None:
     assert codes.count(1) <= 7  # 5% are 3; 8 or more have a probability of 0.01
 
 
+@pytest.mark.slow
 def test_falls_of_three_points_are_found() -> None:
     rng = np.random.default_rng(0)
     everywhere = [simulated(rng, 22, 1000, 0.04, 0.03, True) for _ in range(30)]

@@ -47,6 +47,7 @@ def planted_text(workdir, write_vectors):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "metric"), [("parallel", "P@1"), ("collection", "nDCG@10")])
 def test_a_trial_finds_planted_offsets_and_writes_all_it_names(xalign, workdir, planted_text, form, metric):
     text, model = planted_text(2.0, form)

@@ -66,6 +66,7 @@ def test_units_that_end_the_process_are_left_out_with_their_reason() -> None:
     assert lines.count("good begins") == 4  # once in each process
 
 
+@pytest.mark.slow
 def test_a_unit_that_takes_too_long_is_left_out() -> None:
     status, lines = survive("hang", "fine")
     assert (status, lines[-3:]) == (7, ["hang It took longer than 0.025 minutes.", "fine begins", "done"])
@@ -76,6 +77,7 @@ def test_a_crash_outside_of_all_units_ends_the_command_likewise() -> None:
     assert (status, lines) == (-signal.SIGABRT, ["good begins", "crash outside begins"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals_reach_the_child_and_none_outlives_its_parent(number: signal.Signals) -> None:
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, "wait"], stdout=subprocess.PIPE, text=True)

@@ -28,6 +28,7 @@ def train(xalign, workdir, tiny_model, write_text):
 QUICK = ("--set", "batch_size=8", "--set", "rank=4", "--set", "max_steps=2", "--device", "cpu")
 
 
+@pytest.mark.slow
 def test_trains_and_says_where(train, workdir):
     status, printed, (verdict,) = train(*QUICK)
     assert (status, printed) == (0, "xalign/contrastive-20__tiny: model\n")

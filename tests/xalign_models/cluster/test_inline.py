@@ -133,6 +133,7 @@ def items(root):
     return {path.parts[-4]: dict(np.load(path)) for path in sorted(root.rglob("OwnParallel.npz"))}
 
 
+@pytest.mark.slow
 def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     found = run(models, workdir / "out")
     # Three languages are three pairs of both directions: the first brings two, the second one. Of the two saved
@@ -160,6 +161,7 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     assert not list((workdir / "cache" / "units").iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_does_only_what_is_missing(inline, models, workdir):
     inline.lose["OwnParallel centered"] = True  # the first of its three units
     first = {one.model: one for one in run(models, workdir / "out")}
@@ -261,6 +263,7 @@ def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, w
     assert len(found.result.scores["test"]) == 6
 
 
+@pytest.mark.slow
 def test_each_text_is_encoded_on_one_machine_only(inline, models, workdir, monkeypatch):
     """Two machines take turns, each with a store of its own; what the one lacks the other has sent."""
     from xalign_models.cluster import scoring
@@ -321,6 +324,7 @@ def encode(inline, tiny_model, workdir):
     return run
 
 
+@pytest.mark.slow
 def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
     texts = [f"w{i} w{i % 7}" for i in range(34)]
     assert encode(texts) == 4

@@ -94,6 +94,7 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     assert not (folder / "items" / "full").exists()
 
 
+@pytest.mark.slow
 def test_what_is_scored_is_found_without_the_libraries_of_models(own, tiny_model):
     (first,) = run([str(tiny_model)])
     again = (
@@ -105,6 +106,7 @@ def test_what_is_scored_is_found_without_the_libraries_of_models(own, tiny_model
     assert said.split("\n")[-2] == f"False {len(scores(first))} set()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["centered", "lsar"])  # fitted language by language, and all at once
 def test_the_seconds_of_a_fit_are_on_record_without_those_of_encoding(
     own, tiny_model, aligned, write_text, monkeypatch, method
@@ -342,6 +344,7 @@ for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, counts, python):
     process = subprocess.Popen(
         [python, "-c", KILLED, str(tiny_model)], stdout=subprocess.PIPE, text=True, env={**os.environ}

@@ -94,6 +94,7 @@ def test_translations_by_a_server_are_right_and_paid_for_once(server: Server, tm
     assert [row.text for row in made.get(TEXTS, online=False)] == [row.text for row in found]
 
 
+@pytest.mark.slow
 def test_scores_by_a_server_are_right_and_paid_for_once(server: Server, tmp_path: Path) -> None:
     items = [Judged(language, text, "A translation of it.") for text, language in TEXTS]
     server.faults.extend([None, (400, "{}"), None])

@@ -40,6 +40,7 @@ def content(index, **which):
     return [key for part in parts for key in part.ids], np.concatenate([part.vectors for part in parts])
 
 
+@pytest.mark.slow
 def test_all_rows_are_read_once_with_text_and_language(stored):
     data = rows(COUNT)
     source, columns = stored(data)
@@ -55,6 +56,7 @@ def test_all_rows_are_read_once_with_text_and_language(stored):
     np.testing.assert_allclose(np.concatenate([part.vectors for part in parts]), data.vectors[order], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_second_column_is_filled_and_removed_and_the_first_keeps_its_bits(stored):
     source, columns = stored(rows(COUNT))
     with closing(open_index(source, columns)) as index:

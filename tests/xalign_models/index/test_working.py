@@ -40,6 +40,7 @@ def documents(workdir, tiny_model, write_text):
 OPTIONS = ("--corpus", "own:fit", "--limit", "50")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["parquet", "lance"])
 def test_fix_writes_what_the_models_own_maps_give_and_undo_removes_it(
     store, documents, xalign, workdir, tiny_model, request

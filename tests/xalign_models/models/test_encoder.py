@@ -116,6 +116,7 @@ def aligned(workdir, tiny_model, write_text):
     return spec
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # mteb's mock tasks are too small for scikit-learn's taste
 @pytest.mark.parametrize("method", [None, "procrustes", "lsar", "residual"])
 def test_every_kind_of_model_passes_mtebs_mock_tasks(aligned, monkeypatch, method):

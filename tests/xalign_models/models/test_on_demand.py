@@ -28,6 +28,7 @@ def specs(workdir, tiny_model, write_text):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["centered", "lir", "procrustes", "affine", "shift", "lowrank", "residual"])
 @pytest.mark.filterwarnings("ignore:40 pairs")
 def test_maps_are_those_of_a_fit_of_all_languages(specs, method):

@@ -48,6 +48,7 @@ def test_a_model_fitted_on_lusifer_small_names_no_path(workdir, take_assets):
     np.testing.assert_allclose(load("fitted", device="cpu").encode(text), model.encode(text), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_lusifer_small_reads_other_languages():
     parts = json.loads((FOLDERS[0] / "lusifer_config.json").read_text())
     for part in (parts["encoder_base"], parts["llm_base"]):

@@ -174,6 +174,7 @@ def test_only_named_prompts_are_fitted(specs, tiny_model):
         xalign_models.fit("centered", prompts=["clustering"], **options)
 
 
+@pytest.mark.slow
 def test_a_map_of_one_prompt_becomes_stock_modules(specs, workdir):
     model = build(specs("centered"), device="cpu")
     save(

@@ -113,6 +113,7 @@ def test_listing_reads_nothing(spec, monkeypatch):
     assert time.perf_counter() - start < 5
 
 
+@pytest.mark.slow
 def test_missing_weights_are_not_installed_by_looking(spec, workdir, monkeypatch):
     monkeypatch.setattr("xalign_models.assets.installation.fetch", lambda wheel: pytest.fail(f"fetches {wheel}"))
     packaged = {f"xalign/{folder.name}" for folder in PACKAGED.iterdir()}

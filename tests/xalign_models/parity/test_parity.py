@@ -69,6 +69,7 @@ def base(workdir, tiny_model):
     return workdir / "base", sample(lambda language: [f"w{number}" for number in range(80)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["", *(fault for fault in FAULTS if fault != "tokenizer")])
 def test_a_planted_fault_of_a_tiny_model_is_named(base, workdir, monkeypatch, fault):
     monkeypatch.setattr("xalign_models.parity.causes.LIMITS", (16,))
@@ -96,6 +97,7 @@ def test_another_vocabulary_is_seen_where_both_tokenizers_are_at_hand(base, work
     assert [cause.kind for cause in found.causes] == ["tokenizer"]
 
 
+@pytest.mark.slow
 def test_other_weights_are_no_fault_of_serving(base, workdir, make_model):
     directory, texts = base
     other = make_model(workdir / "m", num_hidden_layers=1)
@@ -108,6 +110,7 @@ def test_other_weights_are_no_fault_of_serving(base, workdir, make_model):
         compare(Served(str(directory), "cpu"), Served(second, "cpu"), texts)
 
 
+@pytest.mark.slow
 def test_equal_models_raise_no_alarm_in_a_hundred_runs(base, workdir):
     """Other texts, another order and other batches each time; float32 sums in another order are no difference."""
     directory, _ = base

@@ -54,6 +54,7 @@ def encoded(model, codes=CODES):
     return np.stack([model.encode([t], lang=c, prompt_name=prompts.get(r, r))[0] for t, c, r in rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*METHODS, "langsae", "residual"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_numpy_equals_encode_row_by_row(saved, workdir, method):

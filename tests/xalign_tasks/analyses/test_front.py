@@ -133,6 +133,7 @@ def test_a_narrowed_side_keeps_whole_paragraphs():
     assert narrowed(side, None) == side
 
 
+@pytest.mark.slow
 def test_every_arm_stands_in_table_and_figure(monkeypatch, workdir, tiny_model, write_text):
     text = f"own:{write_text(workdir / 'fit', 40)}"
     methods = {name: AlignmentSpec(name, name, corpora=(text,)) for name in ("centered", "shift", "minivec2vec")}

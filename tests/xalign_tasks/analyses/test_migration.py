@@ -13,6 +13,7 @@ from xalign_tasks.analyses import migration
 LANGUAGES = ("deu-Latn", "eng-Latn")
 
 
+@pytest.mark.slow
 def test_a_turned_space_keeps_all_and_a_stranger_nothing(monkeypatch):
     monkeypatch.setattr(migration, "HELD", 40)
     monkeypatch.setattr(migration, "PAIRS", (100, 10_000))

@@ -173,6 +173,7 @@ def test_a_wrong_answer_is_an_error_that_names_the_request_and_loses_nothing(
     assert all(server.asked[text] == 1 for text in stored)
 
 
+@pytest.mark.slow
 def test_scores_are_the_models_own_and_what_is_aligned_is_stored(server, tiny_model, workdir, write_text, monkeypatch):
     monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
     monkeypatch.setattr(Endpoint, "most_texts", 5)

@@ -38,6 +38,7 @@ def one_at_a_time(encode):
     return locked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_live_server_is_named(serve, base, monkeypatch, fault):
     monkeypatch.setattr("xalign_models.parity.causes.LIMITS", (16,))
@@ -50,6 +51,7 @@ def test_a_fault_of_a_live_server_is_named(serve, base, monkeypatch, fault):
         assert found.same == (not fault)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [{"truncate_dim": 8}, {"vectors": "binary"}, {"truncate_dim": 8, "vectors": "binary"}])
 def test_shorter_and_binary_vectors_are_compared_as_they_are_kept(serve, base, monkeypatch, way):
     """A server may cut or round by itself; what is left of both is compared."""

@@ -56,6 +56,7 @@ def test_a_trained_model_is_saved_as_it_is(run, spec, kind, monkeypatch):
     assert np.abs(loaded - vectors(build(spec(kind), device="cpu"))).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", [Pooling.PUBLISHED, Pooling.CLS])
 def test_a_trained_inner_layer_is_read_again(workdir, text, make_model, monkeypatch, pooling):
     """Trained with one layer above it, loaded with all."""
@@ -123,6 +124,7 @@ def test_checkpoints_of_another_training_are_refused(run, workdir, text, monkeyp
         run()
 
 
+@pytest.mark.slow
 def test_what_is_trained_so_already_is_left_alone(run, workdir, caplog):
     first = run()
     written = (workdir / "model" / "xalign.json").stat().st_mtime_ns

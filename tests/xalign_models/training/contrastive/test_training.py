@@ -60,6 +60,7 @@ def ids(features):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "gemma", "bert"])
 def test_the_loss_goes_down_and_the_log_says_how(fit, kind):
     model, log = fit(kind, dataclasses.replace(QUICK, epochs=6))
@@ -154,6 +155,7 @@ def test_prompts_by_language_are_those_of_each_text(fit, seen):
     }
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_and_keeps_lora_in_float32(fit, monkeypatch):
     monkeypatch.setattr("xalign_models.linalg.onednn.is_slow", lambda *_: False)  # else all is computed with in float32
     config = dataclasses.replace(QUICK, dtype="bfloat16", epochs=6)
@@ -193,6 +195,7 @@ def trained(model):
     return {name: one.detach() for name, one in model.named_parameters() if one.requires_grad}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7, 10])
 def test_killed_and_started_again_it_ends_as_if_never_stopped(fit, monkeypatch, step, workdir):
     """In the middle of an epoch, dropout and all: every weight is the same to the bit."""
@@ -213,6 +216,7 @@ def test_killed_and_started_again_it_ends_as_if_never_stopped(fit, monkeypatch, 
     assert written == records.json_lines(log_again)
 
 
+@pytest.mark.slow
 def test_a_process_beside_the_first_writes_no_weights(fit, monkeypatch, workdir):
     monkeypatch.setattr(SentenceTransformerTrainingArguments, "should_save", property(lambda _: False))
     fit()
@@ -220,6 +224,7 @@ def test_a_process_beside_the_first_writes_no_weights(fit, monkeypatch, workdir)
     assert not list((workdir / "work").rglob(records.WEIGHTS))
 
 
+@pytest.mark.slow
 def test_killed_after_the_last_step_nothing_is_trained_again(fit, seen):
     whole, _ = fit()
     seen.clear()

@@ -49,6 +49,7 @@ def test_a_critic_scores_what_is_contested_and_once(xalign: Xalign, workdir: Pat
         assert sorted(one["translation"] for one in lines) == ["good bye", "good day"]  # "yes" has no rival
 
 
+@pytest.mark.slow
 def test_a_training_s_texts_are_translated_before_it(
     xalign: Xalign, lira_config: Callable[..., Any], writer: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.Mo
     }
 
 
+@pytest.mark.slow
 def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Callable[..., Any]) -> None:
     lira_config()
     steps = ("--set", "arca.max_steps=1", "--set", "lasr.max_steps=1", "--device", "cpu", "--config", "lira.yaml")

@@ -59,6 +59,7 @@ def test_arca_learns_and_its_epochs_are_kept(arca: Path) -> None:
     assert not module.network.tuned & {f"encoder.{name}" for name in untouched}
 
 
+@pytest.mark.slow
 def test_lasr_learns_from_arca_on(arca: Path, lira_config: Config, tmp_path: Path) -> None:
     spec = run.train_lasr(lira_config("lasr.epochs=6", "lasr.rate=3e-3"), arca, tmp_path / "lira", "cpu")
     assert spec.name == "xalign/lira__tiny__writer"
@@ -195,6 +196,7 @@ def test_an_arca_that_was_killed_before_its_model_was_written_has_the_whole_log(
         assert json.dumps({**one, "seconds": 0}, sort_keys=True) == json.dumps({**other, "seconds": 0}, sort_keys=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4, 8])
 def test_an_interrupted_arca_goes_on_to_the_same_model(
     arca: Path, lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workdir: Path, at: int
@@ -217,6 +219,7 @@ def test_an_interrupted_arca_goes_on_to_the_same_model(
     assert not (tmp_path / ".again.training").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_lasr_goes_on_to_the_same_model(
     arca: Path, lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workdir: Path
 ) -> None:
@@ -272,6 +275,7 @@ def test_a_loss_that_is_not_finite_stops(lira_config: Config, tmp_path: Path, mo
         run.train_arca(lira_config(), tmp_path / "nan", "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ablation", list(Ablation))
 def test_every_ablation_trains_both_stages(lira_config: Config, tmp_path: Path, ablation: Ablation) -> None:
     config = lira_config("arca.max_steps=2", "lasr.max_steps=2", ablation=ablation)
@@ -281,6 +285,7 @@ def test_every_ablation_trains_both_stages(lira_config: Config, tmp_path: Path, 
     assert xalign_models.load(str(tmp_path / "l"), device="cpu").encode(["w1"]).shape == (1, 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -305,6 +310,7 @@ def test_every_way_of_training_runs(lira_config: Config, tmp_path: Path, changes
     assert bool(np.isfinite(model.encode([{"text": "w1 w2", "lang": "deu-Latn"}, ""])).all())
 
 
+@pytest.mark.slow
 def test_an_english_embedding_model_may_fuse(lira_config: Config, tiny_model: Path, tmp_path: Path) -> None:
     config = lira_config(f"design.english={tiny_model}", "arca.max_steps=2", "lasr.max_steps=2")
     run.train_arca(config, tmp_path / "a", "cpu")
@@ -329,6 +335,7 @@ def test_checkpoints_that_changed_are_refused(lira_config: Config, tiny_model: P
         run.open_lira(tmp_path / "u")
 
 
+@pytest.mark.slow
 def test_with_a_residual_english_keeps_its_vector_until_it_is_trained(
     lira_config: Config, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -295,6 +295,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "sizes"), SIZES)
 def test_a_size_that_the_file_has_not_is_refused_before_memory_is_taken(release, workdir, written, base, sizes):
     folder = shutil.copytree(written[0].parent / base, workdir / base)

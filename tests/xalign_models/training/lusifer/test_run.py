@@ -53,6 +53,7 @@ def read_log(directory):
     return [json.loads(line) for line in (directory / "training_log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_two_stages_make_a_model(train, workdir):
     spec, first = train(1)
     assert spec.name == "xalign/tiny-one__tiny"
@@ -105,6 +106,7 @@ def test_a_part_has_its_own_learning_rate(train, built, number, slow):
     assert max(moved[name] for name in trained if f".{slow}." not in name) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_activations_that_are_computed_again_change_nothing(train, built, number):
     for again in (False, True):
@@ -128,6 +130,7 @@ def test_a_frozen_encoder_keeps_no_activations(workdir, write_config, trained):
     assert llm.is_activation_checkpointing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     train(
@@ -143,6 +146,7 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     np.testing.assert_allclose(load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, built, number, monkeypatch):
     """As it is after several processes."""
@@ -166,6 +170,7 @@ def roomy(workdir, make_bert):
     return {"encoder": str(encoder), "llm": str(llm), "rank": 8, "alpha": 16, "parameters": counts}
 
 
+@pytest.mark.slow
 def test_eight_pairs_are_learnt_by_heart(train, roomy):
     data = {"data": [{"source": "squad-nqg", "samples": 8}], "max_steps": 40, "learning_rate": 3e-3}
     _, directory = train(2, stages={2: {"start": None, **data}}, **roomy)
@@ -179,6 +184,7 @@ def test_eight_pairs_are_learnt_by_heart(train, roomy):
     assert scores.argmax(axis=1).tolist() == list(range(8))
 
 
+@pytest.mark.slow
 def test_stage_1_learns_to_write(train):
     data = {"data": [{"source": "squad-nqg", "samples": 8, "task": "completion"}], "max_steps": 40}
     _, directory = train(1, stages={1: data})
@@ -190,6 +196,7 @@ class Killed(Exception):  # noqa: N818
     """Stands in for a signal."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_killed_and_started_again_it_ends_as_if_never_stopped(train, built, monkeypatch, number):
     """In the second epoch, masks and dropout and all: every weight is the same to the bit."""
@@ -215,6 +222,7 @@ def test_killed_and_started_again_it_ends_as_if_never_stopped(train, built, monk
         assert torch.equal(one, other), name
 
 
+@pytest.mark.slow
 def test_killed_after_the_last_checkpoint_it_still_says_what_was_learnt(train, monkeypatch):
     fields = {"stages": {1: {"held_out": 0.2, "measure_steps": 2}}}
     _, whole = train(1, "whole", **fields)
@@ -234,6 +242,7 @@ def test_killed_after_the_last_checkpoint_it_still_says_what_was_learnt(train, m
     assert [{**entry, "seconds": 0} for entry in log_again] == [{**entry, "seconds": 0} for entry in log]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_it_and_the_last_good_checkpoint_stays(train, monkeypatch, workdir):
     theirs = Trainer.__mro__[1]
 
@@ -271,6 +280,7 @@ def file_limit():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
     """The error says so, the checkpoint before it stays, and with room it goes on from there."""
     save = Trainer.save_model
@@ -368,6 +378,7 @@ def test_instructions_stand_before_their_own_texts(train, monkeypatch):
     assert seen[0]["query"][:2] == seen[0]["passage"][:2] == ["w90", "w91"]
 
 
+@pytest.mark.slow
 def test_each_alone(train):
     """The language model and the encoder by themselves, trained as stage 2 does."""
     for absent, part in (("encoder", "llm"), ("llm", "encoder")):
@@ -442,6 +453,7 @@ def test_registered_models_say_how_they_are_trained(workdir):
         assert model_meta(spec).revision is None
 
 
+@pytest.mark.slow
 def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
     train(1, "one", connector="least-squares", stages={1: {"held_out": 0.2, "measure_steps": 2}})
     train(2, "two", start="one", connector="least-squares", stages={2: {"held_out": 0.2}})
@@ -457,6 +469,7 @@ def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
     assert shown <= set(range(1, 9))
 
 
+@pytest.mark.slow
 def test_micro_batches_count_by_their_tokens(train, workdir):
     """Whether a step's rows are encoded together or one by one, loss and gradient are the same."""
     for size in (8, 1):
@@ -467,6 +480,7 @@ def test_micro_batches_count_by_their_tokens(train, workdir):
         assert [e[field] for e in parts] == pytest.approx([e[field] for e in whole], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_distillation_draws_vectors_to_the_teachers(train, workdir):
     train(2, "teacher", stages={2: {"start": None, "max_steps": 1}})
     fields = {"start": None, "teacher": str(workdir / "teacher"), "label": "distilled", "epochs": 8, "max_steps": None}
@@ -491,6 +505,7 @@ def test_a_teacher_is_a_directory_or_an_asset(workdir, monkeypatch):
     assert run._teacher(2, "./all-minilm-l6-v2").resolve() == workdir / "all-minilm-l6-v2"
 
 
+@pytest.mark.slow
 def test_an_embedding_model_reads_through_the_connector_alone(train, workdir, make_bert, built):
     make_bert(workdir / "bert", WORDS, initializer_range=0.2)
     SentenceTransformer(str(workdir / "bert"), device="cpu").save(str(workdir / "embedder"))
@@ -507,6 +522,7 @@ def test_an_embedding_model_reads_through_the_connector_alone(train, workdir, ma
     )
 
 
+@pytest.mark.slow
 def test_a_student_reads_with_the_teachers_lora(train, workdir, built):
     alone = {"encoder": None, "stages": {1: None, 2: {"start": None, "max_steps": 3, "train": ["llm"]}}}
     train(2, "teacher", **alone)

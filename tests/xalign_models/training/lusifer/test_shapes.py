@@ -124,6 +124,7 @@ OVER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("over", OVER)
 def test_exactly_these_weights_are_trained(begin, name, over):
