@@ -47,6 +47,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]
         return own(location, part or half, name=kind)
+    if kind not in CORPORA and Path(name).expanduser().exists():
+        raise DataError(f"Unknown corpus {name!r}; own:{name} is your own text in this place.")
     corpus: Corpus = CORPORA[kind](part, path=path, local=local)
     return corpus
 

@@ -81,6 +81,7 @@ def fit(
         ModelError: The backbone is unknown or aligned already, it lacks a prompt, or the label is invalid.
         AlignmentError: The method or a parameter is unknown, the limit is below 1, or the method cannot be fitted on
             the text.
+        DataError: The corpus is not a name.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -92,13 +93,14 @@ def fit(
         True
     """
     card: Sequence[CardRow] = ()
+    names = _names(corpus)
     common: dict[str, Any] = {
-        "backbone": backbone, "corpus": corpus, "languages": languages, "overrides": overrides,
+        "backbone": backbone, "corpus": names, "languages": languages, "overrides": overrides,
     }  # fmt: skip
     if method == "auto":
-        if params or not corpus:
+        if params or not names:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
-        common["corpus"] = _comparable(corpus)
+        common["corpus"] = _comparable(names)
         recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
         logger.log(logging.INFO if recommendation.chosen.method else logging.WARNING, "%s", recommendation.reason)
         if not recommendation.chosen.method:
@@ -153,7 +155,7 @@ def recommend(
         XAlignError: Weights or text are missing, or the text is too short.
     """
     pivot = canonical(pivot)
-    names, others = _comparable(corpus), [judge] if isinstance(judge, str) else list(judge or ())
+    names, others = _comparable(_names(corpus)), [judge] if isinstance(judge, str) else list(judge or ())
     paired = corpora.load(names[0]).kind != "monolingual"
     tasks = [name for name in others if is_task(name)]
     others = [name for name in others if name not in tasks]
@@ -207,9 +209,18 @@ def recommend(
     )
 
 
-def _comparable(corpus: str | Sequence[str]) -> list[str]:
+def _names(corpus: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = (corpus,) if isinstance(corpus, str) else () if corpus is None else corpus
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise DataError(
+            f"corpus= takes names of texts, such as ntrex, not a {type(corpus).__name__}; write your own text to a "
+            "file and name it own:FILE."
+        )
+    return tuple(names)
+
+
+def _comparable(names: Sequence[str]) -> Sequence[str]:
     """The corpora with translations, on which all methods can be compared; all corpora if none has them."""
-    names = [corpus] if isinstance(corpus, str) else list(corpus)
     paired = [name for name in names if corpora.load(name).kind != "monolingual"]
     if paired and len(paired) < len(names):
         rest = ", ".join(name for name in names if name not in paired)
@@ -261,7 +272,7 @@ def aligned_spec(
     base = find_spec(backbone, **(overrides or {}))
     if base.alignment:
         raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {base.backbone.name}.")
-    corpora = (corpus,) if isinstance(corpus, str) else tuple(corpus or ())
+    corpora = _names(corpus)
     if not corpora:
         default = next((spec for spec in catalogue.fits()[""].values() if spec.method == method), None)
         if default is None:

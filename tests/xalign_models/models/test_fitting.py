@@ -6,11 +6,13 @@ import dataclasses
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from xalign_models.errors import AlignmentError, DataError, LanguageError
+from xalign_models import corpora, fit
+from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 
@@ -239,3 +241,21 @@ def test_a_cache_that_cannot_be_written_keeps_no_fit_and_says_so(text, planted, 
     monkeypatch.setenv("XALIGN_CACHE", str(workdir / "file" / "cache"))
     assert fitting.fit_cached(spec("centered", text), "backbone", planted().encode).dim_ == 16
     assert "The fit is not cached" in caplog.text
+
+
+@pytest.mark.parametrize("corpus", [{"en": ["a"], "de": ["b"]}, Path("own"), [1], 3])
+def test_a_corpus_that_is_no_name_is_refused(corpus):
+    for method in ("centered", "auto"):
+        with pytest.raises(DataError, match="own:FILE"):
+            fit(method, backbone="all-MiniLM-L6-v2", corpus=corpus)
+
+
+def test_a_model_that_is_no_name_is_refused():
+    with pytest.raises(ModelError, match="not by a object"):
+        fit("centered", backbone=object(), corpus="gettext:fit")
+
+
+def test_a_place_in_the_place_of_a_corpus_is_pointed_at(workdir):
+    (workdir / "texts").mkdir()
+    with pytest.raises(DataError, match="own:texts is your own text"):
+        corpora.load("texts")
