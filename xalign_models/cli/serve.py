@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -40,8 +42,15 @@ def serve(
     loaded = load(model, device=device)
     table = Thresholds.load(thresholds) if thresholds else None
     server = Server(loaded, name or Path(model).name, token, table)
-    say(f"{server.name}: http://{host}:{port}/v1")
-    uvicorn.run(server.app(), host=host, port=port, log_level="warning", access_log=False, server_header=False)
+    settings = uvicorn.Config(server.app(), log_level="warning", access_log=False, server_header=False)
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ModelError(f"Cannot listen on {host}, port {port}: {error.strerror or error}; choose another.") from None
+    with listening, suppress(KeyboardInterrupt):
+        shown = f"[{host}]" if ":" in host else host
+        say(f"{server.name}: http://{shown}:{listening.getsockname()[1]}/v1")
+        uvicorn.Server(settings).run(sockets=[listening])
 
 
 def _is_loopback(host: str) -> bool:

@@ -247,13 +247,19 @@ def test_scores_are_standardised_against_one_threshold(model, start):
     assert send(f"{start(Server(model, 'tiny'))}/v1/scores", body)[0] == 404
 
 
-def test_the_command_listens_on_this_machine_alone_without_a_token(xalign, monkeypatch, tiny_model):
-    called = {}
-    monkeypatch.setattr(uvicorn, "run", lambda app, **kwargs: called.update(kwargs))
+def test_the_command_listens_on_this_machine_alone_without_a_token_and_says_where(xalign, monkeypatch, tiny_model):
+    places = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda _, sockets: places.extend(one.getsockname() for one in sockets))
     status, _, err = xalign("serve", tiny_model, "--host", "0.0.0.0")
     assert status == 2
     assert "XALIGN_SERVE_TOKEN" in err[-1]
-    assert not called
-    status, out, _ = xalign("serve", tiny_model, "--device", "cpu")
-    assert (status, called["host"]) == (0, "127.0.0.1")
-    assert out.strip().endswith(":8080/v1")
+    assert not places
+    status, out, _ = xalign("serve", tiny_model, "--device", "cpu", "--port", "0")
+    ((host, port),) = places
+    assert (status, host) == (0, "127.0.0.1")
+    assert port > 0
+    assert out.strip().endswith(f"://127.0.0.1:{port}/v1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, _, err = xalign("serve", tiny_model, "--device", "cpu", "--port", str(taken.getsockname()[1]))
+    assert status == 2
+    assert "Cannot listen on 127.0.0.1" in err[-1]
