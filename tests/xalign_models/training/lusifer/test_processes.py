@@ -18,7 +18,7 @@ FSDP = files("xalign_models.training.lusifer") / "accelerate" / "fsdp.yaml"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
-def test_two_processes_train_one_model(launch, workdir, english, write_config, make_bert, number):
+def test_two_processes_train_one_model(launch, xalign, workdir, english, write_config, make_bert, number):
     """Each reads half of a step's rows, one of them writes; so it is when the shipped FSDP shards the model."""
     dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # drawn in parts without FSDP
     encoder = make_bert(workdir / "dry", WORDS, initializer_range=0.3, **dry)
@@ -36,16 +36,18 @@ def test_two_processes_train_one_model(launch, workdir, english, write_config, m
     assert {name.split(".")[1] for name in trained} == set(config.stage(number).train)
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]
     launch(*command, "shards", sharded=FSDP)
-    held_out = [
-        {name: value for name, value in entry.items() if name not in ("kind", "seconds", "epoch")}
-        for folder in ("model", "shards")
-        for entry in map(json.loads, (workdir / folder / "training_log.jsonl").read_text().splitlines())
-        if entry["kind"] == "measure"
-    ]
-    half = len(held_out) // 2
-    assert half > 1
-    for whole, sharded in zip(held_out[:half], held_out[half:], strict=True):
-        assert sharded == pytest.approx(whole, abs=1e-4)
+    assert xalign(*command, "one")[0] == 0
+    two, sharded, one = (
+        [
+            {name: value for name, value in entry.items() if name not in ("kind", "seconds", "epoch")}
+            for entry in map(json.loads, (workdir / folder / "training_log.jsonl").read_text().splitlines())
+            if entry["kind"] == "measure"
+        ]
+        for folder in ("model", "shards", "one")
+    )
+    assert len(two) > 1
+    for entry, expected in [*zip(sharded, two, strict=True), (one[0], sharded[0])]:  # then other words are masked
+        assert entry == pytest.approx(expected, abs=1e-4)
     shards = dict(load("shards", device="cpu").named_parameters())
     for name in trained:
         torch.testing.assert_close(shards[name], after[name], rtol=0, atol=1e-5)
