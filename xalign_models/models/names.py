@@ -95,7 +95,9 @@ def locate(model: str | Path, **overrides: Any) -> Located:
         ModelError: The model is unknown, or a saved one got overrides.
     """
     if not isinstance(model, str | os.PathLike):
-        raise ModelError(f"A model is given by its name, directory or hub id here, not by a {type(model).__name__}.")
+        raise ModelError(
+            f"A model is given by its name, directory or hub id here, not by a value of type {type(model).__name__}."
+        )
     model = os.fspath(model)
     changes = {field: value for field, value in overrides.items() if value is not None}
     changes |= trust_in(model, changes.pop("trust_remote_code", ()))

@@ -251,7 +251,7 @@ def test_a_corpus_that_is_no_name_is_refused(corpus):
 
 
 def test_a_model_that_is_no_name_is_refused():
-    with pytest.raises(ModelError, match="not by a object"):
+    with pytest.raises(ModelError, match="not by a value of type object"):
         fit("centered", backbone=object(), corpus="gettext:fit")
 
 
