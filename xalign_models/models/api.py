@@ -213,8 +213,8 @@ def _names(corpus: str | Sequence[str] | None) -> tuple[str, ...]:
     names = (corpus,) if isinstance(corpus, str) else () if corpus is None else corpus
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise DataError(
-            f"corpus= takes names of texts, such as ntrex, not a value of type {type(corpus).__name__}; write your own text "
-            "to a file and name it own:FILE."
+            f"corpus= takes names of texts, such as ntrex, not a value of type {type(corpus).__name__}; write your "
+            "own text to a file and name it own:FILE."
         )
     return tuple(names)
 
