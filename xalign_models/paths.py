@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import json
 import logging
 import os
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
-from xalign_models.errors import DataError, ModelError
+from xalign_models.errors import DataError, FileError, ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -147,31 +146,31 @@ def require_replaceable(directory: Path, marker: str, option: str = "", known: C
     """
     if not os.path.lexists(directory):
         return
-    kind = MARKERS[marker]
+    what = f"{option} {directory}".lstrip()
     if not directory.is_dir():
         reason = "it is a file"
     elif (directory / ".git").exists():
         reason = "it is a git repository"
-    elif not any(directory.iterdir()):
-        return
-    elif not (directory / marker).is_file():
+    elif any(directory.iterdir()) and not (directory / marker).is_file():
         reason = "it has other content"
+    elif foreign := sorted(_unlisted(directory, marker).difference(known)):
+        more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
+        raise ModelError(
+            f"{what} has files that xalign did not write ({foreign[0]}{more}) and would lose them; move them, or choose "
+            "a new directory."
+        )
     else:
-        if foreign := sorted(_unlisted(directory, marker).difference(known)):
-            more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
-            raise ModelError(
-                f"{option} {directory} has files that xalign did not write ({foreign[0]}{more}) and would lose them; "
-                "move them, or choose a new directory.".lstrip()
-            )
         return
-    raise ModelError(f"{option} {directory} exists and {kind}: {reason}; choose a new directory.".lstrip())
+    raise ModelError(f"{what} exists and {MARKERS[marker]}: {reason}; choose a new directory.")
 
 
 def _unlisted(directory: Path, marker: str) -> set[str]:
     """Files below a directory that its marker's ``files`` does not list; none if there is no such list."""
+    from xalign_models.files import read_json  # it imports numpy, which few commands need
+
     try:
-        return files_below(directory).difference(json.loads((directory / marker).read_bytes())["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return files_below(directory).difference(read_json(directory / marker)["files"])
+    except (FileError, KeyError, TypeError):
         return set()
 
 

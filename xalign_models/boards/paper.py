@@ -22,12 +22,10 @@ from xalign_models.results.intervals import FEWEST
 from xalign_models.results.reading import Results, TaskScores
 from xalign_models.specs import ModelSpec
 from xalign_models.tables.board import Board, Evidence, wrap
-from xalign_models.tables.formats import latex, to_latex
+from xalign_models.tables.formats import ABREAST, latex, to_latex
 
 _HASH = re.compile(r"-[0-9a-f]{6}$")
 _BLOCK = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%%\n%s}"
-WIDTH = 4
-"""Columns beside one another, in the table and in the figure."""
 _ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?^\}", re.M | re.S)
 
 
@@ -177,7 +175,7 @@ def _table(paper: Paper) -> str:
     ]
     caption = " ".join(filter(None, notes))
     columns = paper.board.columns
-    parts = [replace(paper.board, columns=columns[i : i + WIDTH], legend=()) for i in range(0, len(columns), WIDTH)]
+    parts = [replace(paper.board, columns=columns[i : i + ABREAST], legend=()) for i in range(0, len(columns), ABREAST)]
     return _template("table") % ("\\par\\medskip\n".join(_BLOCK % to_latex(part) for part in parts), caption)
 
 
@@ -187,7 +185,7 @@ def _figure(paper: Paper) -> Any:
 
     others = [row for row in paper.board.rows if row.name != paper.new]
     columns = list(paper.board.columns)
-    lines, across = -(-len(columns) // WIDTH), min(WIDTH, len(columns))
+    lines, across = -(-len(columns) // ABREAST), min(ABREAST, len(columns))
     size = {"width": 1.5 + 1.6 * across, "height": lines * (1.1 + 0.25 * len(others))}
     with styled():
         figure, axes = canvas(lines, across, **size, sharey=True)

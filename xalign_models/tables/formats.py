@@ -21,6 +21,8 @@ _INERT = re.compile(r"(?i)(?!.*(__|\]\(|\]\[|www\.))[\w .,+()→\-–·\[\]/]*")
 _LIVE = {ord(character): f"\\{character}" for character in "<["}
 NBSP = "\u00a0"
 """Non-breaking space between a score and its difference."""
+ABREAST = 4
+"""Columns that a page of LaTeX has room for."""
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
     **{char: f"{{{char}}}" for char in "[*"},  # after the end of a line they would be its options
@@ -123,7 +125,7 @@ def to_latex(board: Board) -> str:
     ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
     """
     columns, texts = len(board.columns), len(board.heads())
-    head = _latex_rotated if columns > 4 else _latex_stacked
+    head = _latex_rotated if columns > ABREAST else _latex_stacked
     lines = [
         rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
