@@ -156,8 +156,8 @@ def require_replaceable(directory: Path, marker: str, option: str = "", known: C
     elif foreign := sorted(_unlisted(directory, marker).difference(known)):
         more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
         raise ModelError(
-            f"{what} has files that xalign did not write ({foreign[0]}{more}) and would lose them; move them, or choose "
-            "a new directory."
+            f"{what} has files that xalign did not write ({foreign[0]}{more}) and would lose them; move them, or "
+            "choose a new directory."
         )
     else:
         return
