@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 import pytest
 
 from tests.warm import Warm
+from xalign_models.progress import Lines
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
@@ -66,8 +68,10 @@ def pytest_collection_finish() -> None:
 def _environment(request: pytest.FixtureRequest) -> Iterator[None]:
     """Restores the environment after commands, and hides the published corpora from tests that do not ask for them.
 
-    So a test that needs them without the mark ``realdata`` fails on every machine, not only on one without them.
+    So a test that needs them without the mark ``realdata`` fails on every machine, not only on one without them. Like a
+    command, each test begins with a minute in which no bar writes a line into a pipe.
     """
+    Lines.last = time.time()
     with mock.patch.dict(os.environ):
         if not request.node.get_closest_marker("realdata"):
             os.environ.pop("XALIGN_DATA", None)
