@@ -238,7 +238,7 @@ def languages(atlas: Atlas) -> Iterator[Row]:
             done = truth.measured == whole.count(kind, code)
             true = {whole.models[row]: float(truth.score[row]) for row in np.flatnonzero(done)}
             if len(true) >= FEWEST:
-                ranked = [scores.models[row] for row in np.argsort(-guess.low, kind="stable")]
+                ranked = [scores.models[row] for row in np.argsort(-guess.cautious, kind="stable")]
                 lost[kind].append((loss(ranked, true), loss(averages[kind], true)))
                 error = np.abs(guess.score - truth.score)
                 errors[kind].append(100 * np.stack([error, covered(truth, guess)])[:, done])
@@ -274,7 +274,7 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
         place, at = [*found].index(True), column.languages.index(code)
         own = [kind for kind in ((0,), (1, 2), (3, 4))[cells[place].pairing] if column.counts[at, kind] > 0]
         truth = float(column.scores[column.row[model], at, own].mean())
-        row, width = models.index(model), table.scales[TASKS.index(column.kind)]
+        row, width = models.index(model), table.scales[0, TASKS.index(column.kind)]
         ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
         ends[0], ends[2] = ends[0] * (ends[0] >= LEAST), max(ends[2], float(ends[2] > MOST))
         hits.append(ends[0] <= truth <= ends[2])

@@ -1,7 +1,7 @@
 """Ranks models for languages and a kind of task, from the table of :mod:`scores <xalign_models.atlas.scores>`.
 
-A model's score is its mean over the languages, and over the kinds if none is asked for. Models are ranked by the lower
-end of their interval: a score that is measured whole has none, and one that rests on little has a wide one.
+A model's score is its mean over the languages, and over the kinds if none is asked for. Models are ranked by the
+mean of ``cautious``: a score that is measured whole counts as it is, and one that rests on little is marked down.
 """
 
 import re
@@ -81,8 +81,9 @@ class RankedModel:
     Attributes:
         model: Name of the model.
         score: Mean score for these languages.
-        low: Lower end of the 90% interval of ``score``; the scores are ranked by it.
+        low: Lower end of the 90% interval of ``score``.
         high: Upper end.
+        cautious: The score less its doubt, by which models are ranked.
         worst: The language with the lowest score, and that score.
         measured: Number of its scores, over tasks and languages, that are measured; the others are predicted.
         trained: Number of those on tasks that it was trained on, as its authors declare.
@@ -93,6 +94,7 @@ class RankedModel:
     score: float
     low: float
     high: float
+    cautious: float
     worst: tuple[str, float]
     measured: int
     trained: int
@@ -115,7 +117,7 @@ class ModelRanking:
 
     Attributes:
         candidates: Ranked models.
-        cheapest: The model with fewest parameters within ``CLOSE`` of the first's score, or None.
+        cheapest: The model with fewest parameters within ``CLOSE`` of the first, both less their doubt, or None.
         scores: Number of scores, over tasks and languages, that a model measured whole has.
         coverage: Number of tasks of the kind with scores for each language; 0 is a language predicted from relatives.
         next: Measurements that would tell most about the choice, a sentence each.
@@ -147,11 +149,12 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
     kinds = [kind for kind, count in zip(kinds, tasks.sum(axis=1), strict=True) if count] or kinds
     rows = [[scores.row(kind, code, adjusted=wish.adjusted) for code in wish.languages] for kind in kinds]
     *means, measured, trained = np.moveaxis(np.array(rows), 2, 0)  # each (kinds, languages, models)
-    score, low, high = (part.mean(axis=0) for part in means)
+    score, low, high, cautious = (part.mean(axis=0) for part in means)
     measured, trained = measured.sum(axis=(0, 1)), trained.sum(axis=(0, 1))
     about = [atlas.models.get(model, PublishedModel(model)) for model in scores.models]
-    ends = np.rint(1000 * low.mean(axis=0)) / 1000  # as the page, which has no more digits to tell models apart by
-    chosen = sorted((row for row, model in enumerate(about) if wish.admits(model)), key=lambda row: -ends[row])
+    # To a hundredth of a point, so that the page, which computes the same, ranks alike.
+    order = np.argsort(-np.rint(10_000 * cautious.mean(axis=0)), kind="stable").tolist()
+    chosen = [row for row in order if wish.admits(about[row])]
     if not chosen:
         licences = Counter(named(model.licence) for model in about if model.licence)
         if wish.licence and named(wish.licence) not in {*licences, "permissive"}:
@@ -164,6 +167,7 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
             float(score[:, row].mean()),
             float(low[:, row].mean()),
             float(high[:, row].mean()),
+            float(cautious[:, row].mean()),
             (wish.languages[worst := int(score[:, row].argmin())], float(score[worst, row])),
             int(measured[row]),
             int(trained[row]),
@@ -171,7 +175,7 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
         )
         for row in chosen
     )
-    near = [one for one in candidates if one.score >= candidates[0].score - CLOSE and one.about.parameters]
+    near = [one for one in candidates if one.cautious >= candidates[0].cautious - CLOSE and one.about.parameters]
     coverage = dict(zip(wish.languages, tasks.sum(axis=0).tolist(), strict=True))
     return ModelRanking(
         candidates,

@@ -14,7 +14,7 @@ spreads a and b are those of the predictions' standard errors, scaled so that 90
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -44,17 +44,26 @@ STEP, UNIT = 500, 200
 """Residuals are kept in units of 1 / STEP, coordinates and spreads in units of 1 / UNIT."""
 COVERED = 0.9
 """Share of held-out scores that intervals cover."""
+CAUTION = 0.3
+"""Factor of w^2 that is taken off a score's logit to rank models, as an investor takes variance off the mean.
+
+Where no task has the language, nothing is taken off: the doubt is about the language and the same for all models.
+"""
 DRAWS, HIDDEN = 10, 0.1
 """Draws of the pairs of models and languages, and of models and tasks, that scale intervals, and their share."""
 _RANK = 12
 
 
 class Row(NamedTuple):
-    """A kind of task in a language, for all models (models,)."""
+    """A kind of task in a language, for all models (models,).
+
+    ``low`` and ``high`` are the ends of the interval; models are ranked by ``cautious``, the score less its doubt.
+    """
 
     score: Float64
     low: Float64
     high: Float64
+    cautious: Float64
     measured: npt.NDArray[np.int64]
     trained: npt.NDArray[np.int64]
 
@@ -75,7 +84,7 @@ class Scores:
         row_spreads: (rows,) ``a``.
         model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
-        scales: (kinds + 1,) number of standard errors that cover 90% of held-out scores, and of held-out languages.
+        scales: (2, kinds) number of standard errors that cover 90% of held-out scores, and of held-out languages.
     """
 
     models: tuple[str, ...]
@@ -114,7 +123,8 @@ class Scores:
         measured, trained = self.states[at] % 16, self.states[at] // 16
         tasks = max(int(self.tasks[at]), 1)
         centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
-        own = self.model_spreads[number].astype(np.float64) * (self.tasks[at] > 0)
+        known = self.tasks[at] > 0
+        own = self.model_spreads[number].astype(np.float64) * known
         width = np.exp((self.row_spreads[at] + own) / UNIT)
         width = width * (1 - measured / tasks)
         low, high = score_of(centre - width), score_of(centre + width)
@@ -123,6 +133,7 @@ class Scores:
             score_of(centre),
             np.where(open_ & (low < LEAST), 0.0, low),
             np.where(open_ & (high > MOST), 1.0, high),
+            score_of(centre - CAUTION * width**2 * known),
             measured,
             trained,
         )
@@ -262,7 +273,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     evidence = _Evidence(cells, scores, _trained(atlas, models, cells), main_columns(atlas.columns), place)
     factors = fit(logit(scores))
     parts = evidence.parts(factors)
-    scales, effects = (like.scales[:-1], like.effects) if like else _scales(evidence)
+    scales, effects = (like.scales[0], like.effects) if like else _scales(evidence)
     known = _known(parts, languages)
     observed = np.concatenate([logit(part.scores) for part in parts])
     kinds = [kind for kind in TASKS for _ in languages]
@@ -277,8 +288,9 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
     margins = [_margins(scale * part.spreads) for scale, part in zip(scales, parts, strict=True)]
-    missed = like.scales[-1] if like else _left_out(kinds, languages, known, atlas.named, residues)
-    row_spreads = np.log(missed * errors)
+    measured = np.concatenate([part.states % 16 == np.array(part.tasks)[:, None] for part in parts])
+    missed = like.scales[1] if like else _left_out(kinds, languages, known, atlas.named, residues, measured)
+    row_spreads = np.log(missed[number_of] * errors)
     row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])
     tasks = np.zeros(len(kinds), np.int16)
     tasks[known] = np.concatenate([part.tasks for part in parts])
@@ -286,7 +298,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
         _quantised(row_spreads), _quantised(np.stack([of_models for _, of_models in margins])), effects,
-        np.append(scales, missed),
+        np.stack([scales, missed]),
     )  # fmt: skip
 
 
@@ -323,18 +335,27 @@ def _left_out(
     known: npt.NDArray[np.intp],
     named: Mapping[str, int],
     values: Float64,
-) -> float:
-    """How many standard errors cover ``COVERED`` of the scores of languages, a tenth of which is left out at a time."""
+    measured: Mask,
+) -> Float64:
+    """How many standard errors cover ``COVERED`` of the measured scores of languages, by kind (kinds,).
+
+    A tenth of the languages is left out at a time. Only languages of FLORES-200 count, as no others are in the table
+    without a score. A kind without data has the number of all kinds together.
+    """
     places = known % len(languages)
     fold = np.random.default_rng(0).integers(0, 10, len(languages))[places]
-    ratios = []
+    ratios: dict[str, list[Float64]] = {kind: [] for kind in TASKS}
     for part in range(10):
         kept, out = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
         if len(kept) and len(out):
             own = [languages[place] for place in places]
             matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
-            ratios.append(np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None])
-    return _covering(ratios)
+            missed = np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None]
+            for row, of_models in zip(out, missed, strict=True):
+                if own[row] in FLORES_200:
+                    ratios[kinds[known[row]]].append(of_models[measured[row]])
+    pooled = [*chain.from_iterable(ratios.values())]
+    return np.array([_covering(of_kind or pooled) for of_kind in ratios.values()])
 
 
 def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[str]) -> Scores:

@@ -86,7 +86,7 @@ def choose(
     """Choose a model for given languages by mteb's published results and your own.
 
     Scores are means over tasks and languages. A task that a model lacks counts as predicted; the 90% interval says how
-    well, and models are ranked by its lower end.
+    well. In the ranking, doubt counts against a model.
     """
     from xalign_models.atlas import choose as choosing
     from xalign_models.atlas.scores import scores_of

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.factors import LEAST, MOST
-from xalign_models.atlas.scores import STEP, UNIT, scores_of
+from xalign_models.atlas.scores import CAUTION, STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
 from xalign_models.atlas.table import TASKS
 from xalign_models.page.packing import Numbered, pack, thousandths
@@ -62,6 +62,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
         "settings": {
             "permissive": sorted(choosing.PERMISSIVE),
             "close": choosing.CLOSE,
+            "caution": CAUTION,
             "next": choosing.NEXT,
             "least": LEAST,
             "most": MOST,

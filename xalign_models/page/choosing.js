@@ -49,7 +49,7 @@ function readTable() {
       const low = logistic(centre - width),
         high = logistic(centre + width);
       return {
-        score: logistic(centre), measured, trained,
+        score: logistic(centre), cautious: logistic(centre - (tasks[row] ? SETTINGS.caution * width ** 2 : 0)), measured, trained,
         low: width > 0 && low < SETTINGS.least ? 0 : low,
         high: width > 0 && high > SETTINGS.most ? 1 : high,
       };
@@ -67,7 +67,7 @@ function admits(wish, about) {
   );
 }
 
-// Candidates, the best first by the lower end of their interval, and what the evidence lacks; `languages` are labels.
+// Candidates as `choose` ranks them, and what the evidence lacks; `languages` are labels.
 function chooseModels(table, wish) {
   const total = (list) => list.reduce((sum, value) => sum + value, 0),
     all = [...SETTINGS.tasks.keys()],
@@ -84,13 +84,13 @@ function chooseModels(table, wish) {
         worst = scores.indexOf(Math.min(...scores));
       return {
         about, model, worst: [wish.languages[worst], scores[worst]], score: mean(scores), low: mean(of("low")),
-        high: mean(of("high")), measured: sum("measured"), trained: sum("trained"),
+        high: mean(of("high")), cautious: mean(of("cautious")), measured: sum("measured"), trained: sum("trained"),
       };
     });
   if (!candidates.length) return { problem: "No model with scores for these languages fits; relax the size, the licence or the dimension." };
-  const end = ({ low }) => Math.round(1000 * low);
-  candidates.sort((a, b) => end(b) - end(a) || a.model - b.model);
-  const near = candidates.filter(({ about, score }) => about.parameters && score >= candidates[0].score - SETTINGS.close),
+  const rank = ({ cautious }) => Math.round(10000 * cautious);
+  candidates.sort((a, b) => rank(b) - rank(a) || a.model - b.model);
+  const near = candidates.filter(({ about, cautious }) => about.parameters && cautious >= candidates[0].cautious - SETTINGS.close),
     coverage = wish.languages.map((label) => [label, total(kinds.map((kind) => table.count(kind, label)))]);
   const cheapest = near.length ? near.reduce((a, b) => (b.about.parameters < a.about.parameters ? b : a)) : null;
   // As the command: the most doubtful scores of models that may be the best.

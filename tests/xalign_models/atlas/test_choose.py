@@ -50,11 +50,11 @@ def test_what_is_no_language_is_refused(atlas, word):
         understood(word, scores_of(atlas).languages)
 
 
-def test_candidates_are_ranked_by_the_lower_end_and_lie_inside(atlas):
+def test_doubt_counts_against_a_model_and_candidates_lie_inside(atlas):
     for wish in (Wish(("swh-Latn", "tel-Telu")), Wish(("deu-Latn",), "Similarity"), Wish(("haw-Latn",), "retrieval")):
         candidates = choose(atlas, wish).candidates
-        lows = [one.low for one in candidates]
-        assert (np.diff(lows) <= 1.1e-3).all()
+        assert (np.diff([one.cautious for one in candidates]) <= 1.1e-4).all()
+        assert all(one.cautious <= one.score + 1e-9 for one in candidates)
         assert all(one.low <= one.score + 1e-9 <= one.high + 2e-9 for one in candidates)
         assert all(one.worst[1] <= one.score + 1e-9 and one.worst[0] in wish.languages for one in candidates)
 
@@ -82,7 +82,9 @@ def test_limits_are_kept_in_any_case(atlas):
 
 def test_the_cheapest_is_close_to_the_best_and_no_larger_than_any_other_that_is(atlas):
     found = choose(atlas, Wish(("swh-Latn", "yor-Latn"), "bitext"))
-    near = [one for one in found.candidates if one.score >= found.candidates[0].score - CLOSE and one.about.parameters]
+    near = [
+        one for one in found.candidates if one.cautious >= found.candidates[0].cautious - CLOSE and one.about.parameters
+    ]
     cheapest = next(one for one in near if one.model == found.cheapest)
     assert cheapest.about.parameters == min(one.about.parameters for one in near)
 
