@@ -1,8 +1,11 @@
 """Rank correlation as a mean over pairs, so that two correlations can be compared pair by pair."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata, spearmanr
+
+Values = npt.NDArray[np.float64]
 
 
 def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt.NDArray[np.float64]:
@@ -19,20 +22,26 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt
     Returns:
         (n,), float64; nan where either score does not vary, as the correlation is.
     """
-    n = len(x)
-    f, g = ((rankdata(scores) - 0.5) / n for scores in (x, y))
-    correlation = float(spearmanr(x, y).statistic) if np.ptp(x) and np.ptp(y) else np.nan
-    influence = 12 * (f * g + _mean_above(f, g) + _mean_above(g, f))
-    # Ties make ranks vary less, and the correlation divides by the variances that remain.
-    influence *= 1 / (12 * float(np.sqrt(f.var() * g.var()))) if np.isfinite(correlation) else np.nan
+    (f, above_f), (g, above_g) = _distribution(x), _distribution(y)
+    spread = float(np.sqrt(f.var() * g.var())) if np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
+    correlation = float(np.mean((f - 0.5) * (g - 0.5))) / spread
+    # 12 is 1 / variance without ties; ties make ranks vary less, and the correlation divides by what remains.
+    influence = (f * g + above_f(g) + above_g(f)) / spread
     shares: npt.NDArray[np.float64] = correlation + influence - influence.mean()
     return shares
 
 
-def _mean_above(scores: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """For each i the mean over all j of values_j where scores_j > scores_i, half of it where they are equal."""
-    order = np.argsort(scores, kind="stable")
-    ordered, total = scores[order], np.concatenate([[0.0], np.cumsum(values[order])])
-    first, last = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
-    sums: npt.NDArray[np.float64] = total[-1] - (total[first] + total[last]) / 2
-    return sums / len(scores)
+def _distribution(scores: npt.NDArray[np.number]) -> tuple[Values, Callable[[Values], Values]]:
+    """The distribution function at each score (n,), half of it for equal scores, and a function of values (n,).
+
+    That gives for each i the mean over all j of values_j where scores_j > scores_i, half of it where they are equal.
+    """
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)  # one sort
+
+    def mean_above(values: Values) -> Values:
+        sums = np.bincount(place, values)
+        above: Values = np.cumsum(sums[::-1])[::-1] - sums / 2
+        return above[place] / len(values)
+
+    below: Values = np.cumsum(counts) - counts / 2
+    return below[place] / len(scores), mean_above
