@@ -101,5 +101,6 @@ def unpaired(data: Mapping[str, Any], pivot: str | None) -> dict[str, Any]:
     sides = {language: rows[0] if isinstance(rows, tuple) else rows for language, rows in data.items()}
     if pivot and (pivots := [rows[1] for rows in data.values() if isinstance(rows, tuple)]):
         present = [sides[pivot]] if pivot in sides else []
-        sides[pivot] = np.unique(np.concatenate([*present, *pivots]), axis=0)
+        rows = np.concatenate([*present, *pivots])
+        sides[pivot] = rows[[*{row.tobytes(): place for place, row in enumerate(rows)}.values()]]
     return sides
