@@ -118,11 +118,14 @@ def intervals(atlas: Atlas) -> Iterator[Row]:
             truth, guess = whole.row(kind, code), kept.row(kind, code)
             columns = {"covers": covered(truth, guess), "width": 100 * (guess.high - guess.low), "old": ages}
             held = (truth.measured == tasks) & (guess.measured < kept.count(kind, code))
-            found.append(pd.DataFrame(columns)[held].assign(kind=kind, rare=atlas.low_resource(code)))
+            found.append(pd.DataFrame(columns)[held].assign(kind=kind, rare=atlas.low_resource(code), by=by))
     table = pd.concat(found)
     groups = {"all": table} | {kind: table[table["kind"] == kind] for kind in TASKS}
     groups |= {"rarely named": table[table["rare"]], "often named": table[~table["rare"]]}
     groups |= {"released before 2025": table[table["old"]], "released since 2025": table[~table["old"]]}
+    for by, part in table.groupby("by"):
+        groups[f"missing {by}"] = part
+        groups |= {f"missing {by}, {kind}": part[part["kind"] == kind] for kind in TASKS}
     for name, part in groups.items():
         yield "intervals", name, "coverage", 100 * float(part["covers"].mean())
         yield "intervals", name, "width", float(part["width"].median())
@@ -274,7 +277,7 @@ def other_revisions(atlas: Atlas) -> Iterator[Row]:
         place, at = [*found].index(True), column.languages.index(code)
         own = [kind for kind in ((0,), (1, 2), (3, 4))[cells[place].pairing] if column.counts[at, kind] > 0]
         truth = float(column.scores[column.row[model], at, own].mean())
-        row, width = models.index(model), table.scales[0, TASKS.index(column.kind)]
+        row, width = models.index(model), table.scales[1, TASKS.index(column.kind)]
         ends = [float(score_of(guess[row, place] + side * width * spread[row, place])) for side in (-1, 0, 1)]
         ends[0], ends[2] = ends[0] * (ends[0] >= LEAST), max(ends[2], float(ends[2] > MOST))
         hits.append(ends[0] <= truth <= ends[2])

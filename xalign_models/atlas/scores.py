@@ -7,8 +7,8 @@ by :mod:`relatives <xalign_models.atlas.relatives>`. Row (kind, language) and mo
     s = 1 / (1 + exp(-u_row v_m)) + residual,    s_low, s_high = logistic(logit s -+ w),    w = exp(a_row + b_m,kind) f,
 
 where f is the share of the row's tasks that the model lacks: a score that is measured whole has no interval. Where no
-task has the language, b is left out, because the doubt is about the language. The
-spreads a and b are those of the predictions' standard errors, scaled so that 90% of held-out scores lie inside.
+task has the language, b is left out, because the doubt is about the language. The spreads a and b are those of the
+predictions' standard errors, scaled so that 90% of held-out scores lie inside, apart for missing tasks and languages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,7 +84,8 @@ class Scores:
         row_spreads: (rows,) ``a``.
         model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
-        scales: (2, kinds) number of standard errors that cover 90% of held-out scores, and of held-out languages.
+        scales: (3, kinds) number of standard errors that cover 90% of the scores of models without the language, of
+            models without the task in any language, and of all models in a language that no task has.
     """
 
     models: tuple[str, ...]
@@ -142,6 +143,9 @@ class Scores:
 _BLOCK = 256  # models that are added at once, which bounds the memory
 
 
+_UNSCALED = np.ones((2, len(TASKS)))
+
+
 class _Part(NamedTuple):
     """Rows of one kind with data, unquantised: scores, spreads of logits, and states (rows, models)."""
 
@@ -166,18 +170,21 @@ class _Evidence(NamedTuple):
     main: set[str]
     place: Mapping[str, int]
 
-    def parts(self, factors: Factors) -> list[_Part]:
-        """The rows of each kind with data."""
-        return [self._part(kind, factors) for kind in TASKS]
+    def parts(self, factors: Factors, scales: Float64 = _UNSCALED) -> list[_Part]:
+        """The rows of each kind with data; ``scales`` (2 or more, kinds) as in :class:`Scores`."""
+        return [self._part(kind, factors, scales[:, number]) for number, kind in enumerate(TASKS)]
 
-    def _part(self, kind: str, factors: Factors) -> _Part:
+    def _part(self, kind: str, factors: Factors, scales: Float64) -> _Part:
         weights = np.array([1.0 if cell.kind == kind else OTHER for cell in self.cells])
         chosen = np.array([cell.kind == kind and cell.column in self.main for cell in self.cells], dtype=bool)
         subset = Factors(*(part[chosen] for part in factors))
         logits, errors = infer(factors, logit(self.scores), weights).predict(subset)
-        spread = np.sqrt(errors**2 + subset.noise)
         values, trained = self.scores[:, chosen], self.seen[:, chosen]
         observed = np.isfinite(values)
+        names, task = np.unique([cell.task for cell in compress(self.cells, chosen)], return_inverse=True)
+        has = [observed[:, task == number].any(axis=1) for number in range(len(names))]
+        lacks = ~np.array(has, dtype=bool).reshape(len(names), len(values)).T
+        spread = np.sqrt(errors**2 + subset.noise) * np.where(lacks[:, task], scales[1], scales[0])
         filled = np.where(observed, values, score_of(logits))
         by_language: dict[str, dict[str, list[int]]] = {}
         for number, cell in enumerate(compress(self.cells, chosen)):
@@ -205,15 +212,15 @@ def _covering(ratios: Sequence[Float64]) -> float:
 
 
 def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
-    """How many spreads cover ``COVERED`` of held-out scores (kinds,), and the effects of training (kinds,).
+    """How many spreads cover ``COVERED`` of held-out scores (2, kinds), and the effects of training (kinds,).
 
     Held out are pairs of models and languages, then of models and tasks with those of the same text.
     """
     rng, count = np.random.default_rng(0), len(evidence.cells)
     truth = evidence.parts(Factors(np.zeros(count), np.zeros((count, 1)), np.ones(count)))
-    ratios: list[list[Float64]] = [[] for _ in TASKS]
+    ratios: list[list[list[Float64]]] = [[[] for _ in TASKS] for _ in range(2)]
     gains: list[list[Float64]] = [[] for _ in TASKS]
-    for by in ("language", "task"):
+    for of_kinds, by in zip(ratios, ("language", "task"), strict=True):
         texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in evidence.cells]
         names, group = np.unique(texts, return_inverse=True)
         for _ in range(DRAWS):
@@ -225,12 +232,12 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
                 lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
                 errors = logit(true.scores) - logit(part.scores)
                 doubts = np.exp(np.add.outer(*_margins(part.spreads))) * lacking
-                ratios[number].append(np.abs(errors[whole] / doubts[whole]))
+                of_kinds[number].append(np.abs(errors[whole] / doubts[whole]))
                 if by == "task":
                     on = true.states // 16 > part.states // 16
                     gains[number].append(np.stack([errors / lacking.clip(0.1), on])[:, whole])
     effects = [_effect(*np.concatenate(gain, axis=1)) for gain in gains]
-    return np.array([*map(_covering, ratios)]), np.array(effects)
+    return np.array([[*map(_covering, of_kinds)] for of_kinds in ratios]), np.array(effects)
 
 
 def _effect(errors: Float64, trained: Float64) -> float:
@@ -272,8 +279,8 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     place = {language: number for number, language in enumerate(languages)}
     evidence = _Evidence(cells, scores, _trained(atlas, models, cells), main_columns(atlas.columns), place)
     factors = fit(logit(scores))
-    parts = evidence.parts(factors)
-    scales, effects = (like.scales[0], like.effects) if like else _scales(evidence)
+    scales, effects = (like.scales[:2], like.effects) if like else _scales(evidence)
+    parts = evidence.parts(factors, scales)
     known = _known(parts, languages)
     observed = np.concatenate([logit(part.scores) for part in parts])
     kinds = [kind for kind in TASKS for _ in languages]
@@ -287,9 +294,9 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     rank = min(_RANK, len(singular))
     rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
-    margins = [_margins(scale * part.spreads) for scale, part in zip(scales, parts, strict=True)]
+    margins = [_margins(part.spreads) for part in parts]
     measured = np.concatenate([part.states % 16 == np.array(part.tasks)[:, None] for part in parts])
-    missed = like.scales[1] if like else _left_out(kinds, languages, known, atlas.named, residues, measured)
+    missed = like.scales[2] if like else _left_out(kinds, languages, known, atlas.named, residues, measured)
     row_spreads = np.log(missed[number_of] * errors)
     row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])
     tasks = np.zeros(len(kinds), np.int16)
@@ -298,7 +305,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
         _quantised(row_spreads), _quantised(np.stack([of_models for _, of_models in margins])), effects,
-        np.stack([scales, missed]),
+        np.vstack([scales, missed]),
     )  # fmt: skip
 
 
@@ -376,7 +383,7 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
             if cell in order:
                 table[:, number] = values[own, order[cell]]
         evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
-        scores = _with_parts(scores, evidence.parts(scores.factors), block)
+        scores = _with_parts(scores, evidence.parts(scores.factors, scores.scales), block)
     return scores
 
 

@@ -80,6 +80,26 @@ def test_a_new_model_is_placed_and_moves_no_other(table):
     assert joined.row("retrieval", "ukr-Cyrl").score[-1] > 0.7  # a language that no task has
 
 
+def test_a_new_model_has_the_intervals_of_one_with_the_same_scores(table):
+    twins = (
+        replace(
+            c,
+            models=(*c.models, "org/twin"),
+            revisions=(*c.revisions, "r"),
+            versions=(*c.versions, "1.0"),
+            scores=np.concatenate([c.scores, c.scores[[c.row["org/m35"]]]]),
+        )
+        if "org/m35" in c.row
+        else c
+        for c in table.columns
+    )
+    joined = with_models(scores_of(table), table, atlas(*twins), ["org/twin"])
+    row, at = joined.row("retrieval", LANGUAGES[0]), joined.models.index("org/m35")
+    assert row.low[at] < row.score[at] - 0.01
+    for part in (row.score, row.low, row.high, row.cautious):
+        assert part[-1] == pytest.approx(part[at], abs=2e-3)
+
+
 @pytest.mark.parametrize(("noise", "first"), [(0.1, True), (0.5, False)])
 def test_a_model_of_one_task_is_first_only_where_tasks_agree(noise, first):
     """It is ahead on its one task; how much that says of the others depends on how much tasks agree."""
