@@ -245,7 +245,8 @@ def languages(atlas: Atlas) -> Iterator[Row]:
                 lost[kind].append((loss(ranked, true), loss(averages[kind], true)))
                 error = np.abs(guess.score - truth.score)
                 errors[kind].append(100 * np.stack([error, covered(truth, guess)])[:, done])
-    for kind in filter(lost.__contains__, TASKS):
+    lost["all"], errors["all"] = ([*chain.from_iterable(of.values())] for of in (lost, errors))
+    for kind in ("all", *filter(lost.__contains__, TASKS)):
         names = "points lost", "by percentile, kind", "error", "coverage"
         values = *np.mean(lost[kind], axis=0), *np.concatenate(errors[kind], axis=1).mean(axis=1)
         for measure, value in zip(("languages", *names), (len(lost[kind]), *values), strict=True):
