@@ -201,8 +201,9 @@ class _Evidence(NamedTuple):
 
 def _trained(atlas: Atlas, models: Sequence[str], cells: Sequence[Cell]) -> Mask:
     """Whether each model was trained on each cell's task, (models, cells)."""
-    known = [[cell.task in (atlas.models[model].trained_on or ()) for cell in cells] for model in models]
-    return np.array(known, dtype=bool).reshape(len(models), len(cells))
+    tasks, place = np.unique([cell.task for cell in cells], return_inverse=True)
+    known = [np.isin(tasks, atlas.models[model].trained_on or ()) for model in models]
+    return np.array(known, dtype=bool).reshape(len(models), len(tasks))[:, place]
 
 
 def _covering(ratios: Sequence[Float64]) -> float:

@@ -160,16 +160,16 @@ def decide(rows: Iterable[GateRow]) -> list[GateRow]:
     tested = [index for index, row in enumerate(rows) if row.p is not None]
     languages = Counter(rows[index].key[:2] for index in tested)
     weights = [max(languages[rows[i].key[:2]] - 1, 1) if rows[i].language == "mean" else 1 for i in tested]
-    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested], weights).tolist(), strict=True):
-        rows[index] = replace(rows[index], p=p)
-    rows = [row if row.difference is None else _decided(row) for row in rows]
+    corrected = holm([float(rows[index].p or 0) for index in tested], weights).tolist()
+    p_values = dict(zip(tested, corrected, strict=True))
+    rows = [row if row.difference is None else _decided(row, p_values.get(i)) for i, row in enumerate(rows)]
     return sorted(rows, key=lambda row: (_ORDER.index(row.verdict), *row.key[:2], row.language != "mean", row.language))
 
 
-def _decided(row: GateRow) -> GateRow:
+def _decided(row: GateRow, p: float | None) -> GateRow:
     assert row.difference is not None
-    if row.difference < -row.tolerance - _NOISE if row.p is None else row.p < ALPHA:
-        return replace(row, verdict=Verdict.FAIL, reason="fell")
+    if row.difference < -row.tolerance - _NOISE if p is None else p < ALPHA:
+        return replace(row, p=p, verdict=Verdict.FAIL, reason="fell")
     if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
-        return replace(row, verdict=Verdict.PASS, reason="kept up")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")
+        return replace(row, p=p, verdict=Verdict.PASS, reason="kept up")
+    return replace(row, p=p, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")

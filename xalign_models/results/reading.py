@@ -133,16 +133,18 @@ class TaskScores:
     mteb_version: str | None = None
     spec: ModelSpec | None = None
 
-    def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> Mapping[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.
 
         With canonical codes of ``languages``, subsets with another language are left out, except the one of all pairs.
         """
-        if metric not in self.columns:
-            return {}
-        keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True)
-        found = {key: value for key, value in keyed if value == value}
-        left = found if languages is None else within(self.frame.languages, languages)
+        if metric not in self._values:
+            keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True) if metric in self.columns else ()
+            self._values[metric] = {key: value for key, value in keyed if value == value}
+        found = self._values[metric]
+        if languages is None:
+            return found
+        left = within(self.frame.languages, languages)
         return {key: value for key, value in found.items() if key in left}
 
     def rows(self) -> list[tuple[str, str, tuple[str, ...], float]]:
@@ -150,6 +152,11 @@ class TaskScores:
         frame, scores = self.frame, self.columns.get(MAIN, np.full(len(self.frame.subsets), nan))
         rows = zip(frame.splits, frame.subsets, frame.spoken, scores.tolist(), strict=True)
         return [row for row in rows if row[3] == row[3]]
+
+    @cached_property
+    def _values(self) -> dict[str, dict[str, float]]:
+        """Results of :meth:`values` by metric, which boards ask for ten times."""
+        return {}
 
     @cached_property
     def metric(self) -> str:
