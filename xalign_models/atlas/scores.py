@@ -251,10 +251,11 @@ def scores_of(atlas: Atlas) -> Scores:
     """The table that an atlas holds.
 
     Raises:
-        ResultsError: It holds none.
+        ResultsError: It holds none, or that of an earlier version.
     """
-    if not atlas.table:
-        raise ResultsError("This atlas has no predicted scores; rebuild it with `xalign atlas update`.")
+    scales = atlas.table.get("scales")
+    if scales is None or scales.shape != (3, len(TASKS)):
+        raise ResultsError("This atlas has no predicted scores of this version; rebuild it with `xalign atlas update`.")
     parts = dict(atlas.table)
     texts = {name: tuple(parts.pop(name).tobytes().decode().split("\n")) for name in ("models", "languages")}
     factors = Factors(*(parts.pop(name).astype(np.float64) for name in ("mean", "loadings", "noise")))

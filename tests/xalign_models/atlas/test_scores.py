@@ -121,6 +121,11 @@ def test_an_atlas_without_a_table_says_what_to_do():
         scores_of(atlas(column("T", QUALITY)))
 
 
+def test_a_table_of_an_earlier_version_says_the_same(table):
+    with pytest.raises(ResultsError, match="xalign atlas update"):
+        scores_of(replace(table, table={**table.table, "scales": np.ones(6)}))
+
+
 def test_every_language_of_flores_has_a_score_of_every_kind():
     scores = scores_of(load_atlas())
     assert len(scores.models) == len(load_atlas().models)
