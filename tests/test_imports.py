@@ -23,7 +23,7 @@ FILES = {
     for root, package in ((ROOT, "xalign_models"), (ROOT / "tasks", "xalign_tasks"))
     for path in sorted((root / package).rglob("*.py"))
 }
-FOUNDATION = "builtin claims configuration device errors files languages lmdb_file paths progress"
+FOUNDATION = "builtin claims configuration device errors files languages lmdb_file parallel paths progress"
 LAYERS = (
     FOUNDATION,
     "figures identification linalg published tables",

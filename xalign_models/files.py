@@ -107,6 +107,8 @@ def _is_deep(content: bytes) -> bool:
     if b"\\" in brackets or b'"' in (brackets := brackets.replace(b'""', b"")):  # texts have brackets or quotes, too
         brackets = _TEXT.sub(b"", content).translate(_SQUARE, _NO_BRACKETS)
     for _ in range(DEEPEST):
+        if not brackets:
+            return False
         brackets = brackets.replace(b"[]", b"")
     return bool(brackets)
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,31 +135,29 @@ class Column:
             self.ranked, self.p_values = having, pair_tests(samples)
 
     def _cell(self, table: TaskScores, base: TaskScores | None, subsets: frozenset[str], items: Items | None) -> Tested:
-        values = table.values(self.metric)
-        cell = Cell(100 * fmean(values[subset] for subset in subsets), fitted=table.trained_on)
-        made = Tested(cell, subsets, items.sample(table, subsets) if items else None)
-        if made.score and (interval := estimate(made.score)).over_languages:
-            low, high = (100 * min(end, 1.0) for end in (interval.low, interval.high))
-            made.cell = cell = replace(cell, score_low=low, score_high=high)
-        baseline = base.values(self.metric) if base else {}
-        if base is None or not subsets & baseline.keys():
-            return made
-        if base.dataset_revision != table.dataset_revision:
-            made.cell = replace(cell, other_text=True)
-        elif subsets <= baseline.keys():
-            difference = 100 * fmean(values[subset] - baseline[subset] for subset in subsets)
+        """The cell of one model, of which ``facts`` are collected first."""
+        values, baseline = table.values(self.metric), base.values(self.metric) if base else {}
+        score, gain = items.sample(table, subsets) if items else None, None
+        facts: dict[str, Any] = {"score": 100 * fmean([values[s] for s in subsets]), "fitted": table.trained_on}
+        if score and (interval := estimate(score)).over_languages:
+            facts |= {"score_low": 100 * min(interval.low, 1.0), "score_high": 100 * min(interval.high, 1.0)}
+        if base and base.dataset_revision != table.dataset_revision:
+            facts["other_text"] = bool(subsets & baseline.keys())
+        elif base and subsets <= baseline.keys():
+            difference = 100 * fmean([values[subset] - baseline[subset] for subset in subsets])
             same = within_language(table, base, subsets, self.metric)
-            made.cell = replace(cell, difference=difference, test=Evidence.NONE, same=same)
+            facts |= {"difference": difference, "test": Evidence.NONE, "same": same}
             other = items.sample(base, subsets) if items else None
-            if made.score and other and made.score.cells.shape == other.cells.shape:
-                made.gain = gain = estimate(made.score - other)
+            if score and other and score.cells.shape == other.cells.shape:
+                gain = estimate(score - other)
                 if math.isfinite(gain.low):
-                    made.cell = replace(made.cell, low=100 * gain.low, high=100 * gain.high)
-        return made
+                    facts |= {"low": 100 * gain.low, "high": 100 * gain.high}
+        return Tested(Cell(**facts), subsets, score, gain)
 
 
 def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
-    return {subset: value for subset, value in table.values(metric).items() if fnmatchcase(subset, pattern)}
+    values = table.values(metric)
+    return {s: value for s, value in values.items() if fnmatchcase(s, pattern)} if pattern != "*" else dict(values)
 
 
 def _widest(texts: Collection[frozenset[tuple[str | None, str]]]) -> frozenset[tuple[str | None, str]]:
@@ -180,7 +179,7 @@ def within_language(table: TaskScores, base: TaskScores, subsets: Collection[str
     for name, chosen in measured:
         values, baseline = table.values(name), base.values(name)
         if both := set(chosen) & values.keys() & baseline.keys():
-            return 100 * fmean(values[subset] - baseline[subset] for subset in both)
+            return 100 * fmean([values[subset] - baseline[subset] for subset in both])
     return None
 
 

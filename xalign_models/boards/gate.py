@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from xalign_models.boards.baseline import DEFAULT, LANGUAGES, Before
 from xalign_models.boards.leaderboard import choose, choose_models
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
 from xalign_models.errors import ResultsError
+from xalign_models.parallel import map_forked
 from xalign_models.results.items import Items
 from xalign_models.results.languages import code, language_pairs, language_weights
 from xalign_models.results.possible import MAIN
@@ -55,13 +56,14 @@ def compare(
     choose(task_names, before.tolerance.keys() - {DEFAULT, LANGUAGES}, "the tolerance's task")
     chosen_models = choose_models(sorted({model for model, _ in keys}), models)
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
-    items = Items(MAIN)
-    judged: list[tuple[GateRow, Fall | None]] = []
-    guarded = old.tables.keys() | old.unreadable.keys()
-    for key in chosen:
+
+    def judge(key: tuple[str, str]) -> list[tuple[GateRow, Fall | None]]:
         tolerance = before.tolerance.get(key[1], before.tolerance[DEFAULT])
         each = max(tolerance, before.tolerance.get(LANGUAGES, 0))
-        judged += _judge(key, (old, results), (tolerance, each), items)
+        return list(_judge(key, (old, results), (tolerance, each), Items(MAIN)))
+
+    judged = [*chain.from_iterable(map_forked(judge, chosen, len(chosen)))]
+    guarded = old.tables.keys() | old.unreadable.keys()
     return GateReport(tuple(decide(_tested(judged))), tuple(key for key in chosen if key not in guarded))
 
 

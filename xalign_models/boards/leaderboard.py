@@ -9,10 +9,12 @@ from fnmatch import fnmatchcase
 from statistics import fmean
 
 import numpy as np
+import numpy.typing as npt
 
-from xalign_models.boards.columns import Column, judge, rank
+from xalign_models.boards.columns import Column, Tested, judge, rank
 from xalign_models.boards.studies import prompt_of, studies
 from xalign_models.errors import ModelError, ResultsError
+from xalign_models.parallel import map_forked
 from xalign_models.published import published_on
 from xalign_models.results.intervals import FEWEST
 from xalign_models.results.items import Items
@@ -72,9 +74,14 @@ def leaderboard(
         raise ResultsError(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
         )
-    items = Items(metric) if significance else None
-    for column in columns:
-        column.fill(results, items)
+
+    def filled(column: Column) -> tuple[dict[str, Tested], Sequence[Tested], npt.NDArray[np.float64]]:
+        column.fill(results, Items(metric) if significance else None)
+        return column.cells, column.ranked, column.p_values
+
+    longest = sorted(columns, key=lambda column: -len(column.common))
+    for column, parts in zip(longest, map_forked(filled, longest, sum(len(c.tables) for c in columns)), strict=True):
+        column.cells, column.ranked, column.p_values = parts
     judge([cell for column in columns for cell in column.cells.values()])
     rank(columns)
     for column in columns:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import is_number, read_json
+from xalign_models.parallel import map_forked
 from xalign_models.results.languages import within
 from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, bounds, why_impossible
@@ -133,6 +134,13 @@ class TaskScores:
     mteb_version: str | None = None
     spec: ModelSpec | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields with the scores as one table, which pickles ten times faster than its rows."""
+        return self.__dict__ | {"columns": ([*self.columns], np.array([*self.columns.values()]))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, columns=dict(zip(*state["columns"], strict=True)))
+
     def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> Mapping[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.
 
@@ -212,24 +220,26 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
         ResultsError: There are no results at all.
     """
     paths = result_files(root)
-    models = {folder: _model(folder) for folder in dict.fromkeys(path.parent for path in paths)}
+    folders = [*dict.fromkeys(path.parent for path in paths)]
+    models = dict(zip(folders, map_forked(_model, folders, len(paths)), strict=True))
     names = chosen and chosen({model.name: model.spec for model in models.values()})
     paths = [path for path in paths if names is None or models[path.parent].name in names]
+    paths = [path for path in paths if tasks is None or path.stem in tasks]
     frames: dict[Frame, Frame] = {}
-    read = [_read(path, models[path.parent], frames) for path in paths if tasks is None or path.stem in tasks]
+    read = map_forked(lambda path: _read(path, models[path.parent], frames), paths, len(paths))
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
-    folders: dict[tuple[str, str], list[str]] = defaultdict(list)
+    revisions: dict[tuple[str, str], list[str]] = defaultdict(list)
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # (model, older, newer revision) -> tasks
     for _, path, content in sorted(read, key=lambda file: file[:2]):
         key = (models[path.parent].name, path.stem)
         if key in newest:
             dropped[key[0], newest[key][0].parent.name, path.parent.name].append(key[1])
         newest[key] = path, content
-        folders[key].append(path.parent.name)
-    for revisions, names in dropped.items():
+        revisions[key].append(path.parent.name)
+    for name_and_revisions, names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
-            *revisions,
+            *name_and_revisions,
             ", ".join(names),
         )
     unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file[1], str)}
@@ -238,7 +248,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
     if len(unreadable) > MOST_NAMED:
         logger.warning("%d more files that are no whole results are skipped.", len(unreadable) - MOST_NAMED)
     tables = {key: content for key, (_, content) in sorted(newest.items()) if isinstance(content, TaskScores)}
-    several = {key: names for key, names in folders.items() if len(names) > 1}
+    several = {key: names for key, names in revisions.items() if len(names) > 1}
     metadata = {
         folder: {key: value for key, value in model.fields.items() if key != "loader_kwargs"}
         for folder, model in models.items()
@@ -382,11 +392,13 @@ def _columns(
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
     """The possible scores by metric, and the names of the impossible ones in the file's order."""
     numbers: dict[str, Sequence[float]] = {}
-    for name in dict.fromkeys(chain.from_iterable(entries)):
-        values: list[Any] = [entry.get(name) for entry in entries]
+    names = dict.fromkeys(chain.from_iterable(entries))
+    whole = all(len(entry) == len(names) for entry in entries)
+    for name in names:
+        values: list[Any] = [*map(itemgetter(name), entries)] if whole else [entry.get(name) for entry in entries]
         if (kinds := {*map(type, values)}) & {int, float}:
-            whole = kinds == {float}
-            numbers[name] = values if whole else [v if type(v) is float or is_number(v) else nan for v in values]
+            floats = kinds == {float}
+            numbers[name] = values if floats else [v if type(v) is float or is_number(v) else nan for v in values]
     table = np.array([*numbers.values()], np.float64).reshape(len(numbers), len(entries))
     low, high = np.array([*map(bounds, numbers)], np.float64).reshape(-1, 2).T[:, :, None]
     left_out = []
