@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,9 @@ def test_a_misspelt_backbone_is_corrected_by_backbones_and_not_by_aligned_models
     _, _, err = xalign("fit", "lsar", "--backbone", "all-MiniLM-L6-v3", "--corpus", "ntrex", "-o", "x")
     assert "Did you mean all-MiniLM-L6-v2" in err[-1]
     assert "xalign/" not in err[-1]
+
+
+def test_an_argument_that_is_not_utf8_is_named(xalign: Callable[..., tuple[int, str, list[str]]]) -> None:
+    status, _, errors = xalign("choose", "--languages", os.fsdecode(b"de\xff"))
+    assert status == 2
+    assert errors == [r"error: 'de\udcff' is not UTF-8. Type it again in a UTF-8 terminal."]
