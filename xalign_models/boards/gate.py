@@ -7,7 +7,6 @@ Scores with items before and after are judged by a paired test against the toler
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
@@ -71,10 +70,11 @@ def _tested(judged: Sequence[tuple[GateRow, Fall | None]]) -> Iterator[GateRow]:
     """The rows, those with a fall with its interval and p-value; all falls are tested at once."""
     having = [(row, fall) for row, fall in judged if fall]
     falls = Fall(*np.array([fall for _, fall in having]).reshape(-1, len(Fall._fields)).T)
-    p = p_of_fall(falls, np.array([row.tolerance / 100 for row, _ in having]))
-    tests = zip(*((-100 * end).tolist() for end in interval(falls)), p.tolist(), strict=True)
-    for row, fall in judged:
-        yield replace(row, **dict(zip(("high", "low", "p"), next(tests), strict=True))) if fall else row
+    p_values = p_of_fall(falls, np.array([row.tolerance / 100 for row, _ in having])).tolist()
+    high, low = ((-100 * end).tolist() for end in interval(falls))
+    tests = zip(having, high, low, p_values, strict=True)
+    tested = iter([row._replace(high=most, low=least, p=p) for (row, _), most, least, p in tests])
+    yield from (next(tested) if fall else row for row, fall in judged)
 
 
 def _judge(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -78,13 +77,13 @@ def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | 
         f"{field} {old.get(field)} before, {new.get(field)} now" for field in _SAME if old.get(field) != new.get(field)
     ]
     if differing:
-        return replace(unknown, reason=f"not comparable: {', '.join(differing)}")
+        return unknown._replace(reason=f"not comparable: {', '.join(differing)}")
     before, after = (_ratios(info) for info in (old, new))
     if not _possible(after):
-        return replace(unknown, verdict=Verdict.FAIL, reason="impossible ratio")
+        return unknown._replace(verdict=Verdict.FAIL, reason="impossible ratio")
     if not _possible(before):
-        return replace(unknown, reason="impossible ratio before")
-    row = replace(unknown, old=100.0, new=100 * median(after) / median(before))
+        return unknown._replace(reason="impossible ratio before")
+    row = unknown._replace(old=100.0, new=100 * median(after) / median(before))
     if min(len(before), len(after)) < 3:
         return row
     from scipy.stats import ttest_ind
@@ -96,7 +95,7 @@ def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | 
     if not math.isfinite(end):  # no spread at all
         return row
     low, high = (100 * math.expm1(middle + sign * (end - middle)) for sign in (-1, 1))
-    return replace(row, low=low, high=high, p=float(test.pvalue))
+    return row._replace(low=low, high=high, p=float(test.pvalue))
 
 
 def _ratios(info: Mapping[str, Any]) -> list[Any]:

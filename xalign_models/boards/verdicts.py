@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xalign_models.results.significance import ALPHA, holm
 from xalign_models.tables.board import wrap
@@ -31,8 +31,7 @@ class Verdict(StrEnum):
 _ORDER = list(Verdict)
 
 
-@dataclass(frozen=True)
-class GateRow:
+class GateRow(NamedTuple):
     """One score before and after; in percent.
 
     Attributes:
@@ -118,7 +117,7 @@ class GateReport:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: every row, the summary and the exit code."""
-        rows = [asdict(row) | {"difference": row.difference} for row in self.rows]
+        rows = [row._asdict() | {"difference": row.difference} for row in self.rows]
         plain = [{key: round(v, 9) if isinstance(v, float) else v for key, v in row.items()} for row in rows]
         return {"exit_code": self.exit_code, "summary": self.summary(), "rows": plain}
 
@@ -169,7 +168,7 @@ def decide(rows: Iterable[GateRow]) -> list[GateRow]:
 def _decided(row: GateRow, p: float | None) -> GateRow:
     assert row.difference is not None
     if row.difference < -row.tolerance - _NOISE if p is None else p < ALPHA:
-        return replace(row, p=p, verdict=Verdict.FAIL, reason="fell")
+        return row._replace(p=p, verdict=Verdict.FAIL, reason="fell")
     if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
-        return replace(row, p=p, verdict=Verdict.PASS, reason="kept up")
-    return replace(row, p=p, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")
+        return row._replace(p=p, verdict=Verdict.PASS, reason="kept up")
+    return row._replace(p=p, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")
