@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
+from functools import lru_cache
 from itertools import chain, combinations
 from statistics import fmean
 from typing import TypeVar
@@ -16,9 +17,15 @@ _PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
 
 def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:
     """``deu_Latn-eng_Latn`` -> (``deu_Latn``, ``eng_Latn``) for each subset; None unless all are such pairs."""
-    matches = {subset: _PAIR.fullmatch(subset) for subset in subsets}
-    pairs = {subset: (match[1], match[2]) for subset, match in matches.items() if match}
+    matches = {subset: _pair(subset) for subset in subsets}
+    pairs = {subset: pair for subset, pair in matches.items() if pair}
     return pairs if len(pairs) == len(matches) else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _pair(subset: str) -> tuple[str, str] | None:
+    match = _PAIR.fullmatch(subset)
+    return (match[1], match[2]) if match else None
 
 
 def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
@@ -37,12 +44,17 @@ def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[s
     return {x: fmean(into[x]) for x in sorted(into)}, {x: fmean(leaving[x]) for x in sorted(leaving)}
 
 
-def language_weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
+def language_weights(subsets: Collection[str]) -> Mapping[str, Mapping[str, float]]:
     """The reported rows of a task: name -> subset -> its share; the shares of a name sum to 1.
 
     For language pairs the rows are languages, as the mean of Into X and From X (or the available one); otherwise they
     are subsets. If there are several, a row has the mean over all.
     """
+    return _language_weights(tuple(subsets))
+
+
+@lru_cache(maxsize=64)  # thousands of results have the same subsets
+def _language_weights(subsets: tuple[str, ...]) -> Mapping[str, Mapping[str, float]]:
     pairs = language_pairs(subsets)
     rows = {"mean": dict.fromkeys(subsets, 1 / len(subsets))} if len(subsets) > 1 else {}
     if not pairs:

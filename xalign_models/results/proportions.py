@@ -40,8 +40,8 @@ class Fall(NamedTuple):
 
 def fall_of(gaps: npt.NDArray[np.float64], share: float) -> Fall:
     """The fall by each item's share (n,) in the difference new minus old."""
-    sizes = np.abs(gaps)
-    return Fall(-float(gaps.sum()), float((sizes**2).sum()), float((sizes**3).sum()), share)
+    squares = gaps * gaps
+    return Fall(-float(gaps.sum()), float(squares.sum()), float(np.abs(gaps) @ squares), share)
 
 
 def counted(lost: Numbers, won: Numbers, n: Numbers) -> Fall:
