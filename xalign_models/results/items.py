@@ -165,13 +165,11 @@ class Items:
         tested = {name: weights for name, weights in rows.items() if weights.keys() <= place.keys()}
         moved = np.zeros((len(kept), max((len(hits[subset]) for subset in kept), default=0)))
         for row, subset in zip(moved, kept, strict=True):
-            row[: len(hits[subset])] = np.subtract(hits[subset], base_hits[subset], dtype=np.float64) / len(
-                hits[subset]
-            )
+            np.subtract(hits[subset], base_hits[subset], row[: len(hits[subset])], dtype=np.float64)
         shares = np.zeros((len(tested), len(kept)))
         for row, weights in zip(shares, tested.values(), strict=True):
             row[[place[subset] for subset in weights]] = [*weights.values()]
-        gaps = shares @ moved
+        gaps = shares / [max(len(hits[subset]), 1) for subset in kept] @ moved
         gaps[np.abs(gaps) < ZERO] = 0  # equal outcomes
         lengths = (max(len(hits[subset]) for subset in weights) for weights in tested.values())
         return {name: row[:length] for name, row, length in zip(tested, gaps, lengths, strict=True)}

@@ -230,7 +230,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
     revisions: dict[tuple[str, str], list[str]] = defaultdict(list)
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # (model, older, newer revision) -> tasks
-    for _, path, content in sorted(read, key=lambda file: file[:2]):
+    for _, path, content in sorted(read, key=lambda file: (file[0], str(file[1]))):
         key = (models[path.parent].name, path.stem)
         if key in newest:
             dropped[key[0], newest[key][0].parent.name, path.parent.name].append(key[1])
