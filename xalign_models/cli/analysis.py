@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from xalign_models.analysis import Findings, Request
-from xalign_models.cli.common import (
-    Device,
-    Json,
-    err,
-    language_codes,
-    out,
-    print_json,
-    print_rows,
-    say,
-    split_list,
-    tell,
-)
+from xalign_models.cli.common import err, language_codes, out, print_json, print_rows, say, split_list, tell
+from xalign_models.cli.options import Device, Json
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.paths import atomic_write_text, unwritable
 

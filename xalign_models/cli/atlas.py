@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, print_json, print_rows, say, split_list, tell
+from xalign_models.cli.common import print_json, print_rows, say, split_list, tell
+from xalign_models.cli.options import Json
 from xalign_models.errors import ModelError, ResultsError
 
 if TYPE_CHECKING:

@@ -1,14 +1,13 @@
-"""Shared code of the commands: consoles, options, lines, rows, JSON, and lists from options."""
+"""Shared code of the commands: consoles, lines, rows, JSON, and lists from options."""
 
 import gc
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console
-from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.paths import CARD, require_replaceable, unwritable
@@ -18,48 +17,6 @@ from xalign_models.tables.listing import listing
 Default = TypeVar("Default")
 out = Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False)
 err = Console(stderr=True, markup=False, emoji=False)
-
-
-def _model_names(incomplete: str) -> list[str]:
-    from xalign_models.models.catalogue import specs
-
-    names = (name.removeprefix("xalign/") for name in specs())
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _task_names(incomplete: str) -> list[str]:
-    from xalign_models.plugins import TASKS
-
-    return [name for name in TASKS if name.startswith(incomplete)]
-
-
-def known_languages(values: list[str] | None) -> list[str] | None:
-    """Refuse unknown language codes before the seconds that a command's imports take."""
-    language_codes([code for code in split_list(values) if code not in {"all", "core"}], None)
-    return values
-
-
-Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
-Device = Annotated[str | None, Option(help="cpu, cuda or mps; by default the fastest available.")]
-Devices = Annotated[str | None, Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")]
-Output = Annotated[str, Option("--output", "-o", help="Folder that contains results/.")]
-Models = Annotated[
-    list[str] | None,
-    Option("--models", "-m", help="Names, directories or hub ids of models.", autocompletion=_model_names),
-]
-Tasks = Annotated[
-    list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
-]
-Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.", callback=known_languages)]
-ForUse = Annotated[
-    Literal["retrieval", "similarity", "classification"],
-    Option("--for", help="Use that must not suffer, beside retrieval and similarity."),
-]
-Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
-Data = Annotated[
-    list[str] | None,
-    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for OwnParallel-NAME, or OwnParallel if NAME is own."),
-]
 
 
 def check_output(output: Path) -> None:

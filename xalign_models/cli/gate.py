@@ -7,19 +7,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from xalign_models.cli.common import (
-    Json,
-    Models,
-    Output,
-    Tasks,
-    expect_many_objects,
-    out,
-    print_json,
-    print_rows,
-    say,
-    split_list,
-    tell,
-)
+from xalign_models.cli.common import expect_many_objects, out, print_json, print_rows, say, split_list, tell
+from xalign_models.cli.options import Json, Models, Output, Tasks
 from xalign_models.errors import ResultsError
 
 group = typer.Typer(invoke_without_command=True)

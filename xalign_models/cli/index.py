@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, print_json, print_rows, say
-from xalign_models.cli.options import EngineOptions, with_options
+from xalign_models.cli.common import print_json, print_rows, say
+from xalign_models.cli.options import Device, EngineOptions, Json, with_options
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
 Folder = Annotated[Path, Option("--output", "-o", help="New folder for the maps; the same one resumes.")]

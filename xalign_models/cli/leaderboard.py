@@ -8,18 +8,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from xalign_models.cli.common import (
-    Json,
-    Models,
-    Output,
-    Tasks,
-    expect_many_objects,
-    language_codes,
-    out,
-    print_json,
-    say,
-    split_list,
-)
+from xalign_models.cli.common import expect_many_objects, language_codes, out, print_json, say, split_list
+from xalign_models.cli.options import Json, Models, Output, Tasks
 from xalign_models.errors import ResultsError
 from xalign_models.tables.board import Board
 from xalign_models.tables.formats import FORMATS, to_json, to_markdown

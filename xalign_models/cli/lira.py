@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from xalign_models.cli.common import (
-    Device,
-    Json,
-    Languages,
-    check_output,
-    err,
-    language_codes,
-    print_rows,
-    split_list,
-    tell,
-)
+from xalign_models.cli.common import check_output, err, language_codes, print_rows, split_list, tell
+from xalign_models.cli.options import Device, Json, Languages
 from xalign_models.cli.training import OVER, Change, Plan, Trained, as_changes, group, print_plan, report
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype

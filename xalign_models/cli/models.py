@@ -8,21 +8,17 @@ import typer
 import typer.core
 from typer import Argument, Option
 
-from xalign_models.cli.common import (
+from xalign_models.cli.common import check_output, language_codes, out, print_rows, say, split_list, tell
+from xalign_models.cli.options import (
+    BackboneOptions,
     Devices,
     ForUse,
     Json,
     Languages,
     Limit,
-    check_output,
-    language_codes,
-    out,
-    print_rows,
-    say,
-    split_list,
-    tell,
+    SpendingOptions,
+    with_options,
 )
-from xalign_models.cli.options import BackboneOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
 from xalign_models.plugins import ALIGNMENTS, BENCHMARKS, TASKS
 from xalign_models.specs import BackboneSpec, Unknown

@@ -1,4 +1,4 @@
-"""Options that several commands share, as dataclasses: a command with such a parameter has its fields as options."""
+"""Options that several commands share. A command with a parameter that is a dataclass has its fields as options."""
 
 from __future__ import annotations
 
@@ -14,11 +14,54 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from typer import Option
 
 from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
+from xalign_models.cli.common import language_codes, split_list, tell
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype, Pooling, Precision, Vectors
 
 if TYPE_CHECKING:
     from xalign_models.cluster import Cluster
+
+
+def _model_names(incomplete: str) -> list[str]:
+    from xalign_models.models.catalogue import specs
+
+    names = (name.removeprefix("xalign/") for name in specs())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _task_names(incomplete: str) -> list[str]:
+    from xalign_models.plugins import TASKS
+
+    return [name for name in TASKS if name.startswith(incomplete)]
+
+
+def known_languages(values: list[str] | None) -> list[str] | None:
+    """Refuse unknown language codes before the seconds that a command's imports take."""
+    language_codes([code for code in split_list(values) if code not in {"all", "core"}], None)
+    return values
+
+
+Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+Device = Annotated[str | None, Option(help="cpu, cuda or mps; by default the fastest available.")]
+Devices = Annotated[str | None, Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")]
+Output = Annotated[str, Option("--output", "-o", help="Folder that contains results/.")]
+Models = Annotated[
+    list[str] | None,
+    Option("--models", "-m", help="Names, directories or hub ids of models.", autocompletion=_model_names),
+]
+Tasks = Annotated[
+    list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
+]
+Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.", callback=known_languages)]
+ForUse = Annotated[
+    Literal["retrieval", "similarity", "classification"],
+    Option("--for", help="Use that must not suffer, beside retrieval and similarity."),
+]
+Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
+Data = Annotated[
+    list[str] | None,
+    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for OwnParallel-NAME, or OwnParallel if NAME is own."),
+]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -138,7 +181,6 @@ class EngineOptions:
         """
         if self.engine == "local":
             return None
-        from xalign_models.cli.common import tell
         from xalign_models.cluster import Cluster
 
         return Cluster(self.address, self.cpus_per_task, gpus, device, tell)

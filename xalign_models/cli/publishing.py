@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Json, Output, Tasks, plural, print_json, say, split_list
+from xalign_models.cli.common import plural, print_json, say, split_list
+from xalign_models.cli.options import Json, Output, Tasks
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.paths import unwritable
 

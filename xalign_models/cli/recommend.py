@@ -5,17 +5,8 @@ from typing import Annotated
 
 from typer import Option
 
-from xalign_models.cli.common import (
-    Device,
-    ForUse,
-    Json,
-    Languages,
-    language_codes,
-    print_json,
-    print_rows,
-    say,
-    split_list,
-)
+from xalign_models.cli.common import language_codes, print_json, print_rows, say, split_list
+from xalign_models.cli.options import Device, ForUse, Json, Languages
 
 
 def recommend(

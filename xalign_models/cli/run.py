@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Option
 
-from xalign_models.cli.common import (
+from xalign_models.cli.common import err, language_codes, print_json, set_data, split_list, tell
+from xalign_models.cli.leaderboard import make, show
+from xalign_models.cli.options import (
+    BackboneOptions,
     Data,
     Devices,
+    EngineOptions,
     Json,
     Models,
     Output,
+    SpendingOptions,
     Tasks,
-    err,
     known_languages,
-    language_codes,
-    print_json,
-    set_data,
-    split_list,
-    tell,
+    with_options,
 )
-from xalign_models.cli.leaderboard import make, show
-from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
 from xalign_models.cli.survival import SURVIVOR
 from xalign_models.errors import ModelError
 from xalign_models.plugins import BENCHMARKS

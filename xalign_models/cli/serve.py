@@ -11,7 +11,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, say
+from xalign_models.cli.common import say
+from xalign_models.cli.options import Device
 from xalign_models.errors import ModelError
 
 TOKEN = "XALIGN_SERVE_TOKEN"

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_rows, say
-from xalign_models.cli.options import VectorOptions, with_options
+from xalign_models.cli.common import language_codes, print_rows, say
+from xalign_models.cli.options import Device, Json, Languages, Limit, VectorOptions, with_options
 
 group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
 

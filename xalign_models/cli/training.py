@@ -12,7 +12,8 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperOption
 
-from xalign_models.cli.common import Device, check_output, language_codes, print_rows, say, split_list, tell
+from xalign_models.cli.common import check_output, language_codes, print_rows, say, split_list, tell
+from xalign_models.cli.options import Device
 from xalign_models.errors import ModelError
 from xalign_models.training.processes import is_main_process
 

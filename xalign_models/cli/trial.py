@@ -6,7 +6,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, check_output, print_json, print_rows, say, set_data, tell
+from xalign_models.cli.common import check_output, print_json, print_rows, say, set_data, tell
+from xalign_models.cli.options import Device, Json
 
 
 def try_(

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
-from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
+from xalign_models.cli.common import language_codes, print_json, print_rows, say
+from xalign_models.cli.options import Device, EngineOptions, Json, Languages, Limit, VectorOptions, with_options
 from xalign_models.errors import ModelError
 from xalign_models.paths import require_replaceable
 from xalign_models.specs import Unknown

@@ -7,24 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import (
-    Data,
-    Device,
-    Json,
-    Languages,
-    Models,
-    Output,
-    Tasks,
-    fail,
-    language_codes,
-    plural,
-    print_json,
-    print_rows,
-    say,
-    set_data,
-    split_list,
-    tell,
-)
+from xalign_models.cli.common import language_codes, plural, print_json, print_rows, say, set_data, split_list, tell
+from xalign_models.cli.options import Data, Device, Json, Languages, Models, Output, Tasks
+from xalign_models.errors import DataError
 
 
 def verify(
@@ -116,7 +101,7 @@ def audit(
     sources = [(name, *auditing.model_text(name)) for name in split_list(models)]
     sources += [(name, *auditing.corpus_text(name, limit)) for name in corpus or ()]
     if not sources or not tasks:
-        fail("Name tasks with -t, and models with -m or text with --corpus.")
+        raise DataError("Name tasks with -t, and models with -m or text with --corpus.")
     rows: list[dict[str, Any]] = []
     for task in split_list(tasks):
         texts = task_texts(task, language_codes(languages, None, all=None))
