@@ -141,18 +141,15 @@ class Translations:
         return list(filter(None, translations))
 
 
-def translate_all(
-    texts: Iterable[LanguageText], translators: Sequence[Translations], total: int | None = None
-) -> dict[str, Summary]:
+def translate_all(texts: Iterable[LanguageText], translators: Sequence[Translations]) -> dict[str, Summary]:
     """Translate texts with each translator, one after the other; texts in the journals are skipped.
 
     Returns:
         Counts of the texts by outcome, for each translator.
     """
     summaries = {str(translator.translator.spec): Summary() for translator in translators}
-    expected = None if total is None else total * len(translators)
     texts = texts if len(translators) == 1 else list(texts)
-    with live(total=expected, desc="translate", unit=" texts") as bar:
+    with live(desc="translate", unit=" texts") as bar:
         for translator in translators:
             for chunk in distinct(texts):
                 translator.fill(chunk, summaries[str(translator.translator.spec)], bar)
