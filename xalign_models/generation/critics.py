@@ -1,7 +1,6 @@
 """Critics: language models that judge translations, with a journal of their scores."""
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from xalign_models.errors import ModelError
+from xalign_models.files import is_number
 from xalign_models.generation.journal import Journal, batched, default_folder
 from xalign_models.generation.language_model import LanguageModel
 from xalign_models.generation.served import ServedModel, open_writer, raise_first, short_name
@@ -197,6 +197,4 @@ def _number(value: Any) -> float | None:
     if isinstance(value, str):
         match = re.match(r"\s*([+-]?\d+(?:[.,]\d+)?)\s*(?:/\s*10\s*)?$", value)
         value = match and float(match[1].replace(",", "."))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return float(value) if is_number(value) else None
