@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class ReferenceTranslator(Translator):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._tables: dict[str, dict[str, str]] = {}
+        self._table = cache(self._pairs)
 
     @cached_property
     def _corpora(self) -> list[corpora.Corpus]:
@@ -74,30 +74,26 @@ class ReferenceTranslator(Translator):
         table = self._table(language) if language else {}
         return [Completion(table[text], finished=True) if text in table else MISSING for text in texts]
 
-    def _table(self, language: str) -> dict[str, str]:
-        if language not in self._tables:
-            table: dict[str, str] = {}
-            for corpus in self._corpora:
-                with suppress(LanguageError):
-                    table = dict(zip(*map(reversed, corpus.pair(language)), strict=True)) | table
-            self._tables[language] = table
-        return self._tables[language]
+    def _pairs(self, language: str) -> dict[str, str]:
+        table: dict[str, str] = {}
+        for corpus in self._corpora:
+            with suppress(LanguageError):
+                table = dict(zip(*map(reversed, corpus.pair(language)), strict=True)) | table
+        return table
 
 
 class CorruptedTranslator(ReferenceTranslator):
     """References with missing words, with shuffled words, or of another text; the fault depends on the text."""
 
-    def _table(self, language: str) -> dict[str, str]:
-        if language not in self._tables:
-            table = super()._table(language)
-            others = dict(zip(table, [*list(table.values())[1:], *list(table.values())[:1]], strict=True))
-            corrupted = {}
-            for text, english in table.items():
-                draw = random.Random(f"{self.options.get('seed', 0)} {language} {text}")
-                worse = corrupt(english, draw.choice(_FAULTS), others[text], draw)
-                corrupted[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
-            self._tables[language] = corrupted
-        return self._tables[language]
+    def _pairs(self, language: str) -> dict[str, str]:
+        table = super()._pairs(language)
+        others = dict(zip(table, [*list(table.values())[1:], *list(table.values())[:1]], strict=True))
+        corrupted = {}
+        for text, english in table.items():
+            draw = random.Random(f"{self.options.get('seed', 0)} {language} {text}")
+            worse = corrupt(english, draw.choice(_FAULTS), others[text], draw)
+            corrupted[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
+        return corrupted
 
 
 class FileTranslator(Translator):
