@@ -84,7 +84,6 @@ class LiRA(InputModule):
         self.pass_at, self.online = pass_at, online
         self.history = list(history)
         self.identities = dict(identities or {})
-        self._source: CandidateSource | None = None
 
     @classmethod
     def begin(cls, design: Design, seed: int = 0) -> LiRA:
@@ -108,29 +107,23 @@ class LiRA(InputModule):
         """Architecture of the model."""
         return self.network.design
 
-    @property
+    @cached_property
     def source(self) -> CandidateSource:
         """Translators and critic, with their journals.
 
         Raises:
             ModelError: A translator or the critic differs from the one of the training.
         """
-        if self._source is None:
-            device = str(self.network.device)
-            named = [TranslatorSpec.parse(name) for name in self.design.translators]
-            specs = at_k(named, self.design.slots, self.pass_at)
-            translations = [Translations(make_translator(spec, device)) for spec in specs]
-            scores = Scores(Critic(self.design.critic, device)) if self.design.critic else None
-            for translation in translations:
-                self._check(str(translation.translator.spec), translation.translator.identity)
-            if scores:
-                self._check(str(self.design.critic), scores.critic.identity)
-            self._source = CandidateSource(translations, scores, online=self.online and process_count() == 1)
-        return self._source
-
-    @source.setter
-    def source(self, source: CandidateSource) -> None:
-        self._source = source
+        device = str(self.network.device)
+        named = [TranslatorSpec.parse(name) for name in self.design.translators]
+        specs = at_k(named, self.design.slots, self.pass_at)
+        translations = [Translations(make_translator(spec, device)) for spec in specs]
+        scores = Scores(Critic(self.design.critic, device)) if self.design.critic else None
+        for translation in translations:
+            self._check(str(translation.translator.spec), translation.translator.identity)
+        if scores:
+            self._check(str(self.design.critic), scores.critic.identity)
+        return CandidateSource(translations, scores, online=self.online and process_count() == 1)
 
     def _check(self, name: str, identity: str) -> None:
         if self.identities.setdefault(name, identity) != identity:
