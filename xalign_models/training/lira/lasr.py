@@ -139,7 +139,7 @@ class Lasr(Objective):
         batch, queries, documents = self._both(self.retrieval, rows)
         ids, languages = [document_id(search.document) for search in batch], [search.document.lang for search in batch]
         positives, mined = [self.positives[search.query] for search in batch], self.config.loss.mined
-        ranked = candidates(queries, documents, ids, languages, positives, languages, self.documents, mined)
+        ranked = candidates(queries, documents, ids, languages, positives, self.documents, mined)
         terms = retrieval_loss(*ranked, self.config.loss, self._threshold())
         self.documents.push(ids, languages, documents)
         self.recent.extend(similarity(queries, documents).detach().tolist())

@@ -76,20 +76,18 @@ class DocQueue:
     def __len__(self) -> int:
         return sum(map(len, self._by_language.values()))
 
-    def push(self, ids: Sequence[str], languages: Sequence[str | None], vectors: Tensor) -> None:
-        """Append documents with vectors (n, d); a newer copy replaces an older; unknown languages are skipped."""
+    def push(self, ids: Sequence[str], languages: Sequence[str], vectors: Tensor) -> None:
+        """Append documents with vectors (n, d); a newer copy replaces an older."""
         for name, language, vector in zip(ids, languages, exact(vectors.detach()).clone(), strict=True):
-            if language is None or not self.max_len:
-                continue
             queue = self._by_language.setdefault(language, OrderedDict())
             queue.pop(name, None)
             queue[name] = vector
             while len(queue) > self.max_len:
                 queue.popitem(last=False)
 
-    def mine(self, query: Tensor, language: str | None, excluded: set[str], most: int) -> Tensor:
+    def mine(self, query: Tensor, language: str, excluded: set[str], most: int) -> Tensor:
         """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), except excluded ids."""
-        queue = self._by_language.get(language or "", OrderedDict[str, Tensor]())
+        queue = self._by_language.get(language, OrderedDict[str, Tensor]())
         # vectors from a checkpoint are on the CPU, later ones on the model's device
         vectors = [vector.to(query.device) for name, vector in queue.items() if name not in excluded]
         if not vectors or not most:
@@ -111,24 +109,21 @@ def candidates(
     queries: Tensor,
     documents: Tensor,
     ids: Sequence[str],
-    languages: Sequence[str | None],
+    languages: Sequence[str],
     positives: Sequence[set[str]],
-    wanted: Sequence[str | None],
     queue: DocQueue,
     mined: int,
 ) -> RankedDocuments:
     """Each query's documents in the batch and the best-scoring queued documents of the same language.
 
-    A query's negatives are in the language of its positive. A repeated document counts once. If the language is
-    unknown, the negatives are the whole batch and nothing from the queue.
+    A query's negatives are in the language of its positive. A repeated document counts once.
 
     Args:
         queries: (b, d) unit vectors.
-        documents: (c, d) unit vectors of the batch's documents.
-        ids: Ids of the c documents.
-        languages: Languages of the c documents.
+        documents: (b, d) unit vectors of a positive of each query.
+        ids: Ids of these documents.
+        languages: Languages of these documents.
         positives: Ids of all relevant documents of each query, in the batch or not.
-        wanted: Language of each query's documents.
         queue: Documents of earlier batches.
         mined: Maximum number of queued documents per query.
     """
@@ -138,13 +133,11 @@ def candidates(
         in_batch = queries @ documents.T
         repeated = [name in ids[:i] for i, name in enumerate(ids)]
         relevant = torch.tensor([[name in right for name in ids] for right in positives], device=device)
-        fits = torch.tensor(
-            [[query is None or language in (None, query) for language in languages] for query in wanted], device=device
-        )
+        fits = torch.tensor([[language == wanted for language in languages] for wanted in languages], device=device)
         mask = (fits | relevant) & ~torch.tensor(repeated, device=device)
         mined_vectors = [
             queue.mine(query, language, right | set(ids), mined)
-            for query, language, right in zip(queries, wanted, positives, strict=True)
+            for query, language, right in zip(queries, languages, positives, strict=True)
         ]
         width = max(map(len, mined_vectors), default=0)
         padded = queries.new_zeros(len(queries), width, queries.shape[1])

@@ -20,7 +20,6 @@ def ask(queue: DocQueue, mined: int = 31, **changes: object) -> RankedDocuments:
         "ids": ["a", "b"],
         "languages": ["deu-Latn", "deu-Latn"],
         "positives": [{"a"}, {"b"}],
-        "wanted": ["deu-Latn", "deu-Latn"],
         **changes,
     }
     return candidates(**given, queue=queue, mined=mined)  # type: ignore[arg-type]
@@ -70,21 +69,14 @@ def test_positives_and_the_batch_itself_are_not_mined_again() -> None:
 def test_batch_documents_of_other_languages_and_second_copies_are_masked() -> None:
     found = ask(
         DocQueue(8),
+        queries=unit(4, 1),
         documents=unit(4, 2),
         ids=["a", "b", "a", "c"],
         languages=["deu-Latn", "fra-Latn", "deu-Latn", "deu-Latn"],
-        wanted=["deu-Latn", "fra-Latn"],
+        positives=[{"a"}, {"b"}, {"a"}, {"c"}],
     )
-    assert found.mask.tolist() == [[True, False, False, True], [False, True, False, False]]
-
-
-def test_unknown_language_has_the_batch_alone() -> None:
-    queue = DocQueue(8)
-    queue.push(["g", "h"], ["deu-Latn", None], unit(2, 3))
-    assert len(queue) == 1
-    found = ask(queue, wanted=[None, "xho-Latn"], languages=[None, None])
-    assert found.scores.shape == (2, 2)
-    assert bool(found.mask.all())
+    german, french = [True, False, False, True], [False, True, False, False]
+    assert found.mask.tolist() == [german, french, german, german]
 
 
 def test_queue_gets_no_gradient_and_the_batch_does() -> None:
