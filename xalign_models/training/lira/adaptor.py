@@ -92,10 +92,6 @@ class CollapseMonitor:
     """Detects collapse: the cosine of texts with the translations of *other* texts must stay low."""
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Start from zero, e.g. at a new epoch."""
         self._matched = self._mismatched = 0.0
         self._pairs = self._others = 0
 

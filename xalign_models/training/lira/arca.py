@@ -158,7 +158,7 @@ class Arca(Objective):
         network = self.module.network.eval()
         trained = {"train_similarity": self.monitor.matched, "train_mismatched": self.monitor.mismatched}
         collapsed = self.monitor.collapsed
-        self.monitor.reset()
+        self.monitor = CollapseMonitor()
         if not self.held_out.texts:
             return {**trained, "collapsed": collapsed}
         monitor, among = CollapseMonitor(), CollapseMonitor()
