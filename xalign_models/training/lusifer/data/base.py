@@ -199,27 +199,19 @@ def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
     return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
 
 
-_BEIR = {
-    "msmarco": ("MSMARCO", "mteb/msmarco", "c5a29a104738b98a9e76336939199e264163d4a0", "dev"),
-    "fever": ("FEVER", "mteb/fever", "bea83ef9e8fb933d90a2f1d5515737465d613e12", "test"),
-    "hotpotqa": ("HotpotQA", "mteb/hotpotqa", "ab518f4d6fcca38d87c25209f94beba119d02014", "test"),
-    "fiqa": ("FiQA2018", "mteb/fiqa", "27a168819829fe9bcd655c2df245fb19452e8e06", "test"),
-}
-_COLUMNS = {
-    "nq": ("NQ", "sentence-transformers/natural-questions", None, ("query", "answer")),
-    "paq": ("PAQ", "sentence-transformers/paq", "pair", ("query", "answer")),
-    "squad": ("SQuAD", "rajpurkar/squad", None, ("question", "context")),
-}
+def _hub(name: str, task: str, path: str, read: Callable[..., list[TrainingRow]], *options: Any) -> TrainingSource:
+    return TrainingSource(name, True, (task,), partial(read, path, *options), path)
+
+
 HUB = (
     TrainingSource("wikitext-103", False, ("WikiText",), _wikitext, "Salesforce/wikitext"),
-    *(
-        TrainingSource(name, True, (task,), partial(_beir, path, revision, test), path)
-        for name, (task, path, revision, test) in _BEIR.items()
-    ),
-    *(
-        TrainingSource(name, True, (task,), partial(_columns, path, config, names), path)
-        for name, (task, path, config, names) in _COLUMNS.items()
-    ),
+    _hub("msmarco", "MSMARCO", "mteb/msmarco", _beir, "c5a29a104738b98a9e76336939199e264163d4a0", "dev"),
+    _hub("fever", "FEVER", "mteb/fever", _beir, "bea83ef9e8fb933d90a2f1d5515737465d613e12", "test"),
+    _hub("hotpotqa", "HotpotQA", "mteb/hotpotqa", _beir, "ab518f4d6fcca38d87c25209f94beba119d02014", "test"),
+    _hub("fiqa", "FiQA2018", "mteb/fiqa", _beir, "27a168819829fe9bcd655c2df245fb19452e8e06", "test"),
+    _hub("nq", "NQ", "sentence-transformers/natural-questions", _columns, None, ("query", "answer")),
+    _hub("paq", "PAQ", "sentence-transformers/paq", _columns, "pair", ("query", "answer")),
+    _hub("squad", "SQuAD", "rajpurkar/squad", _columns, None, ("question", "context")),
     TrainingSource("snli", True, ("SNLI",), _snli, "stanfordnlp/snli"),
 )
 """The training sets of the paper's two stages, by hub id."""
