@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -50,18 +51,14 @@ class _Encoder:
         self.encoder = encoder
         self.device = encoder.raw.device
 
-    def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
-        return self._encode(texts, "query")
-
-    def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
-        return self._encode(texts, "document")
-
-    similarity = staticmethod(dot_score)
-    similarity_pairwise = staticmethod(pairwise_dot_score)
-
-    def _encode(self, texts: Sequence[str], side: str) -> npt.NDArray[np.float32]:
+    def _encode(self, side: str, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         prompt = self.encoder.prompts.get(side)
         return self.encoder.encode_texts(texts, [ENGLISH] * len(texts), prompt, f"mining ({side})")
+
+    encode_query = partialmethod(_encode, "query")
+    encode_document = partialmethod(_encode, "document")
+    similarity = staticmethod(dot_score)
+    similarity_pairwise = staticmethod(pairwise_dot_score)
 
 
 def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -> list[TrainingRow]:
