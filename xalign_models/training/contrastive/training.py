@@ -26,17 +26,24 @@ from xalign_models.training.processes import share_of
 from xalign_models.training.session import Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
+Pairs = list[tuple[TaggedText, TaggedText]]
 
-def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
-    """(anchor, positive) for each language: pivot to language, then language to pivot, over the first rows.
+
+def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pairs]:
+    """Pairs to train on and pairs to hold out.
+
+    (anchor, positive) for each language: pivot to language, then language to pivot, over the first rows. Held out are
+    (text, pivot) of the rows after them, as many of each language as the corpus allows, without rows that share a text
+    with a training row.
 
     Raises:
         DataError: The corpus has no translations, or too few rows.
         LanguageError: The corpus does not have the language.
     """
-    pairs: list[tuple[TaggedText, TaggedText]] = []
+    pairs, held_out = Pairs(), Pairs()
     for language in config.languages:
-        rows = _rows(corpus, language, config.pivot)
+        sides = zip(*corpus.pair(language, config.pivot), strict=True)
+        rows = [(TaggedText(a, language), TaggedText(b, config.pivot)) for a, b in sides if a.strip() and b.strip()]
         if len(rows) < config.samples:
             raise DataError(
                 f"samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
@@ -44,26 +51,10 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Tagg
             )
         subset = rows[: config.samples]
         pairs += [(pivot, text) for text, pivot in subset] + subset
-    return pairs
-
-
-def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
-    """(text, pivot) of the rows after the training rows, as many of each language as the corpus allows.
-
-    Rows that share a text with a training row are left out.
-    """
-    pairs: list[tuple[TaggedText, TaggedText]] = []
-    for language in config.languages:
-        rows = _rows(corpus, language, config.pivot)
-        trained = {text for row in rows[: config.samples] for text in row}
+        trained = {text for row in subset for text in row}
         later = [row for row in rows[config.samples :] if not trained & {*row}]
-        pairs += later[: MEASURED // len(config.languages)]
-    return pairs
-
-
-def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[TaggedText, TaggedText]]:
-    rows = zip(*corpus.pair(language, pivot), strict=True)
-    return [(TaggedText(a, language), TaggedText(b, pivot)) for a, b in rows if a.strip() and b.strip()]
+        held_out += later[: MEASURED // len(config.languages)]
+    return pairs, held_out
 
 
 CHECKPOINT_STEPS = 5
@@ -89,7 +80,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     device = training_device(device)
     share_of(config.accumulation, "accumulation")
     corpus = corpora.load(config.pairs)
-    pairs, held_out = training_pairs(corpus, config), held_out_pairs(corpus, config)
+    pairs, held_out = training_pairs(corpus, config)
 
     def build() -> SentenceTransformer:
         model = building.build(loaded, device="cpu")  # the trainer moves it to the device of its process
@@ -144,7 +135,7 @@ def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> t
 
 def fit(
     model: SentenceTransformer,
-    pairs: list[tuple[TaggedText, TaggedText]],
+    pairs: Pairs,
     config: ContrastiveConfig,
     folder: Path,
     device: str,

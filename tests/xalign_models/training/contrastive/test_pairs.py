@@ -23,7 +23,7 @@ def corpus(kind="parallel", empty=()):
 def pairs(samples, found=None, **fields):
     return [
         tuple((side.lang, side.text) for side in pair)
-        for pair in training_pairs(found or corpus(), ContrastiveConfig(samples=samples, **fields))
+        for pair in training_pairs(found or corpus(), ContrastiveConfig(samples=samples, **fields))[0]
     ]
 
 

@@ -48,7 +48,7 @@ def fit(workdir, text, spec):
     def run(kind="llama", config=QUICK, folder="work", **fields):
         model = build(spec(kind, **fields), device="cpu")
         add_lora(model, config)
-        pairs = training_pairs(corpora.load(config.pairs), config)
+        pairs, _ = training_pairs(corpora.load(config.pairs), config)
         return model, training.fit(model, pairs, config, workdir / folder, "cpu")
 
     return run
@@ -125,7 +125,7 @@ def test_an_epoch_is_made_of_the_pairs(fit, seen):
     for batch in seen:
         sides = [[model.tokenizer.decode(row).split('"')[1].strip() for row in ids(side)] for side in batch]
         shown.update(zip(*sides, batch[0]["lang"], batch[1]["lang"], strict=True))
-    pairs = training_pairs(corpora.load(QUICK.pairs), QUICK)
+    pairs, _ = training_pairs(corpora.load(QUICK.pairs), QUICK)
     expected = Counter((one.text, other.text, one.lang, other.lang) for one, other in pairs)
     assert shown <= expected
     assert shown.total() > 0.9 * expected.total()
