@@ -23,7 +23,7 @@ from xalign_models.training.lusifer.start import fit_connector
 from xalign_models.training.plan import FLOPS, TRAINED, Row, size_of
 from xalign_models.training.processes import share_of
 from xalign_models.training.records import differing, training_record
-from xalign_models.training.session import train_once, training_device
+from xalign_models.training.session import Log, train_once, training_device
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def train(
         build.prepare(model, config, stage)
         return model
 
-    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
+    def fit(model: SentenceTransformer, folder: Path) -> Log:
         if number == 1:
             return stages.fit_one(model, writers.pop(), data, config, folder, device)
         if teacher:

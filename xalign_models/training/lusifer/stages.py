@@ -25,7 +25,7 @@ from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
 from xalign_models.training.objective import MEASURED, DistillationLoss, Retrieval, contrastive_loss, set_aside
 from xalign_models.training.processes import process_count
-from xalign_models.training.session import InOrder
+from xalign_models.training.session import InOrder, Log
 from xalign_models.training.trainer import Trainer, arguments
 
 HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
@@ -83,7 +83,7 @@ def fit_one(
     config: LusiferConfig,
     folder: Path,
     device: str,
-) -> list[dict[str, Any]]:
+) -> Log:
     """Train stage 1 in place, with checkpoints in ``folder``, and return the log.
 
     Raises:
@@ -101,15 +101,9 @@ def fit_one(
     rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
     fields = [{"source": row[0], "target": row[1], "reconstruct": row[2] == "reconstruction"} for row in rows]
+    measured = [fields[i] for i in held_out]
     objective = StageOne(
-        model[0],
-        writer,
-        tokenizer,
-        (begin, end),
-        config.max_tokens,
-        stage.mask_ratio,
-        [fields[i] for i in held_out],
-        stage.measure_steps,
+        model[0], writer, tokenizer, (begin, end), config.max_tokens, stage.mask_ratio, measured, stage.measure_steps
     )
     share = stage.batch_size // process_count()
     size = stage.mini_batch or share
@@ -119,9 +113,7 @@ def fit_one(
     return Trainer.of(objective, model, columns, **options).run()
 
 
-def fit_two(
-    model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str
-) -> list[dict[str, Any]]:
+def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str) -> Log:
     """Train stage 2 in place, and return the log; each batch comes from one training set, without repeated texts.
 
     Raises:
@@ -156,7 +148,7 @@ def fit_two(
 
 def distil(
     model: SentenceTransformer, directory: Path, data: StageData, config: LusiferConfig, folder: Path, device: str
-) -> list[dict[str, Any]]:
+) -> Log:
     """Train stage 2 in place on the vectors of the teacher in a directory for the queries, and return the log.
 
     If the model has the teacher's language model and the stage does not train it, the model takes the teacher's LoRA of
