@@ -120,6 +120,6 @@ def _print_table(title: str, frame: pd.DataFrame) -> None:
         for row in _records(shown)
     ]
     numeric = tuple(column for column, kind in frame.dtypes.items() if kind.kind in "fiu")
-    print_rows(rows, as_json=False, right=numeric)
+    print_rows(rows, right=numeric)
     if len(shown) < len(frame):
         say(f"... {len(frame) - len(shown)} more rows in the files")

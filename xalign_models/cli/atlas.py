@@ -52,7 +52,7 @@ def import_mteb_results(
     if json:
         print_json({"comparable": rows, "left_out": imported.problems})
         return
-    print_rows(rows, as_json=False, right=("models", "subsets", "scores"))
+    print_rows(rows, right=("models", "subsets", "scores"))
     for problem in imported.problems:
         tell(problem)
     count = len({result.model for result in imported.results})
@@ -108,9 +108,7 @@ def choose(
         print_json({"wish": asdict(wish), "source": atlas.source, **asdict(choice)})
         return
     rows = [_row(candidate, choice) for candidate in choice.candidates[:top]]
-    print_rows(
-        rows, as_json=False, right=("score", "measured", "trained on", "parameters", "memory", "index", "context")
-    )
+    print_rows(rows, right=("score", "measured", "trained on", "parameters", "memory", "index", "context"))
     for line in _explain(choice):
         tell(f"- {line}")
 
@@ -152,7 +150,7 @@ def update(
     for code, lines in report.items():
         say(f"{code}: {len(lines)} changes")
         for line in lines:
-            print_rows([line], as_json=False)
+            print_rows([line])
     say(f"wrote {target}: {len(after.models)} models, {len(problems)} results left out or cut")
 
 

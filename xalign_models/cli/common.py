@@ -61,7 +61,7 @@ def print_json(data: Any) -> None:
     sys.stdout.write(escape(json.dumps(data, indent=2, ensure_ascii=False, default=str), "json") + "\n")
 
 
-def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
+def print_rows(rows: list[dict[str, Any]], as_json: bool = False, right: tuple[str, ...] = ()) -> None:
     """Print rows as a table in a terminal, as tab-separated values elsewhere, or as JSON if requested.
 
     The rows have equal keys, which name the columns; the table aligns the columns in ``right`` to the right.

@@ -83,7 +83,7 @@ def audit(
         return
     for title, rows in tables.items():
         say(f"\n{title}{'' if rows else ': none'}")
-        print_rows(rows, as_json=False)
+        print_rows(rows)
 
 
 @group.command()
@@ -126,7 +126,7 @@ def migrate(
 
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
-    print_rows(record["table"], as_json=False)
+    print_rows(record["table"])
     say(f"Encode {record['share']:.0%} of the rows first; {output / working.FIRST} lists them.")
 
 

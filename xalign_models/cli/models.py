@@ -180,7 +180,7 @@ def fit(
             model.xalign_claims = {**model.xalign_claims, "card": card}
         save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
         if card:
-            print_rows(card, as_json=False)
+            print_rows(card)
     say(f"{model.xalign_spec.name}: {output}")
 
 

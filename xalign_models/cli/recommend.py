@@ -54,9 +54,9 @@ def recommend(
         }
         for verdict in recommendation.verdicts
     ]
-    print_rows(rows, as_json=False, right=(recommendation.measure, "P@1", "p"))
+    print_rows(rows, right=(recommendation.measure, "P@1", "p"))
     if recommendation.chosen.method and recommendation.card:
-        print_rows([row.cells() for row in recommendation.card], as_json=False)
+        print_rows([row.cells() for row in recommendation.card])
     say(recommendation.reason)
     if not judge and recommendation.measure == "MRR":
         say("The recommendation holds for text of this kind; --judge CORPUS tests it on other text.")

@@ -50,7 +50,7 @@ def print_plan(rows: Sequence["Row"]) -> None:
     """Print a plan and its total; one beyond all measure is an error."""
     from xalign_models.training.plan import checked
 
-    print_rows([row._asdict() for row in checked(rows)], False, right=("number", "seconds", "gigabytes", "hours"))
+    print_rows([row._asdict() for row in checked(rows)], right=("number", "seconds", "gigabytes", "hours"))
 
 
 def as_changes(**fields: Any) -> list[str]:

@@ -43,6 +43,6 @@ def try_(
         }
         for score in trial.scores
     ]
-    print_rows(rows, as_json=False, right=("before", "after"))
+    print_rows(rows, right=("before", "after"))
     say(answer(trial))
     say(f"wrote {output / 'report.html'}, {trial.model or 'no model'} and {output / 'results' / 'baseline.json'}")

@@ -98,7 +98,7 @@ def parity(
     if json:
         print_json(asdict(result))
     else:
-        print_rows([asdict(row) for row in result.rows], as_json=False)
+        print_rows([asdict(row) for row in result.rows])
         for cause in result.causes:
             say(f"{cause.kind}: {cause.text}")
         changed = f"least cosine {result.least:.9f}, nearest neighbour of {result.neighbours:.1%} of texts changes"

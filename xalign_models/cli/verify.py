@@ -43,7 +43,7 @@ def verify(
             {"kind": check.kind, "checked": check.checked, "damaged": len(check.problems), "mended": len(check.mended)}
             for check in checks
         ]
-        print_rows(rows, False, right=("checked", "damaged", "mended"))
+        print_rows(rows, right=("checked", "damaged", "mended"))
     raise typer.Exit(1 if any(check.problems for check in checks) else 0)
 
 
@@ -69,7 +69,7 @@ def reproduce(
     else:
         for note in rerun.notes:
             tell(f"note: {note}")
-        print_rows([dataclasses.asdict(row) for row in differing], False)
+        print_rows([dataclasses.asdict(row) for row in differing])
         largest = max(abs(row.difference) for row in rerun.rows)
         say(
             f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
