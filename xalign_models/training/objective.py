@@ -166,8 +166,7 @@ class DistillationLoss(nn.Module):
         student = normalize(self.model(dict(features))["sentence_embedding"].float(), dim=1)
         cosines = student @ normalize(labels.float(), dim=1).T
         targets = torch.arange(len(cosines), device=cosines.device)
-        loss: Tensor = (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, targets)
-        return loss
+        return (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, targets)
 
 
 MEASURED = 128

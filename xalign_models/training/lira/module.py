@@ -151,8 +151,7 @@ class LiRA(InputModule):
 
     def tokenize_english(self, texts: Sequence[str]) -> Features:
         """Features of the English path."""
-        features: Features = self.network.english.preprocess(list(texts))
-        return features
+        return self.network.english.preprocess(list(texts))
 
     def features_of(self, texts: Sequence[str], candidates: Candidates) -> Features:
         """Features of texts for the encoder and of all their candidates for the English path, with mask and scores."""

@@ -89,8 +89,7 @@ def pearson(x: Tensor, y: Tensor, epsilon: float = 1e-6) -> Tensor:
     x, y = exact(x), exact(y)
     x, y = x - x.mean(), y - y.mean()
     covariance = (x * y).mean()
-    result: Tensor = covariance / torch.sqrt((x.square().mean() + epsilon) * (y.square().mean() + epsilon))
-    return result
+    return covariance / torch.sqrt((x.square().mean() + epsilon) * (y.square().mean() + epsilon))
 
 
 def soft_spearman(predictions: Tensor, gold: Tensor, tau: float, epsilon: float = 1e-6) -> Tensor:

@@ -88,8 +88,7 @@ class Lusifer(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise texts or ``{"text": ..., "lang": ...}`` with the encoder's tokenizer."""
-        features: dict[str, Any] = self.encoder.preprocess(inputs, prompt=prompt, **kwargs)
-        return features
+        return self.encoder.preprocess(inputs, prompt=prompt, **kwargs)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode for trained parts; frozen parts use no dropout."""
