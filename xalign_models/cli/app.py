@@ -18,7 +18,7 @@ from xalign_models.cli.assets import group as assets_group
 from xalign_models.cli.atlas import choose
 from xalign_models.cli.atlas import group as import_group
 from xalign_models.cli.atlas import updates as atlas_group
-from xalign_models.cli.common import err, fail, out
+from xalign_models.cli.common import fail, out
 from xalign_models.cli.gate import group as gate_group
 from xalign_models.cli.index import group as index_group
 from xalign_models.cli.leaderboard import leaderboard
@@ -194,5 +194,5 @@ def main() -> None:
             fail(f"{plain(repr(odd[0]))} is not UTF-8. Type it again in a UTF-8 terminal.")
         fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
-        err.print("interrupted; what was finished is kept, and the same command resumes from there.")
+        raise KeyboardInterrupt
     sys.exit(status or 0)
