@@ -1,7 +1,7 @@
 """LiRA, from a configuration to the directory of a trained model."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from xalign_models.training.lira.lasr import Lasr
 from xalign_models.training.lira.module import LiRA, language_prompts, restore
 from xalign_models.training.plan import FLOPS, TRAINED, Row, frozen_dtype, size_of, writing
 from xalign_models.training.processes import is_main_process, is_sharded, process_count, share_of
-from xalign_models.training.session import Fit, InOrder, Log, train_once, training_device
+from xalign_models.training.session import InOrder, Log, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
 Stage = TypeVar("Stage", Arca, Lasr)
@@ -78,8 +78,9 @@ def plan(config: LiraConfig, texts: int) -> list[Row]:
 def untrained(config: LiraConfig, output: Path) -> ModelSpec:
     """Write the untrained model, the baseline of the trained ones."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
-    begin = partial(LiRA.begin, config.design, config.arca.seed)
-    return _train(names(config.design), output, "", identity, (), begin, None)
+    spec = _spec(names(config.design), output, "")
+    train_once(spec, identity, output, (), lambda: _model(LiRA.begin(config.design, config.arca.seed)), None)
+    return spec
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -110,9 +111,10 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
     identity = _identity(fields, config.design, text)
     begin = partial(LiRA.begin, config.design, arca.seed)
-    trains = None if arca.max_steps == 0 else fit
     datasets = text.datasets | published_datasets(config.design.multilingual, config.design.english)
-    return _train(names(config.design), output, config.arca_label, identity, datasets, begin, trains)
+    spec = _spec(names(config.design), output, config.arca_label)
+    train_once(spec, identity, output, datasets, lambda: _model(begin()), None if arca.max_steps == 0 else fit)
+    return spec
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
@@ -148,7 +150,9 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     fields = {"stage": "lasr", "from": start_fingerprint, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
     datasets = {*ranking.datasets, *retrieval.datasets, *_card(source)["training_datasets"]}
-    return _train(backbones, output, label, identity, datasets, begin, None if lasr.max_steps == 0 else fit)
+    spec = _spec(backbones, output, label)
+    train_once(spec, identity, output, datasets, lambda: _model(begin()), None if lasr.max_steps == 0 else fit)
+    return spec
 
 
 def open_lira(directory: Path) -> LiRA:
@@ -241,18 +245,8 @@ def names(design: Design) -> str:
     return "__".join(find_spec(name).backbone.name for name in (design.multilingual, design.english))
 
 
-def _train(
-    names: str,
-    output: Path,
-    label: str,
-    identity: Mapping[str, Any],
-    datasets: Iterable[str],
-    begin: Callable[[], LiRA],
-    fit: Fit | None,
-) -> ModelSpec:
-    spec = ModelSpec(BackboneSpec(names, str(output), prompts=language_prompts(), tuned=label))
-    train_once(spec, identity, output, datasets, lambda: _model(begin()), fit)
-    return spec
+def _spec(names: str, output: Path, label: str) -> ModelSpec:
+    return ModelSpec(BackboneSpec(names, str(output), prompts=language_prompts(), tuned=label))
 
 
 def _fit(
