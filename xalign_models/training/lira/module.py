@@ -39,6 +39,8 @@ from xalign_models.training.processes import process_count, whole
 WEIGHTS = "lira.safetensors"
 HISTORY = "arca_epochs.json"
 _NEW = ("adaptor.", "actor.", "fusion.", "centre", "gate")
+_KEPT = ("pass_at", "online", "identities")
+"""Attributes that the configuration keeps as they are."""
 _TAG = "{}: [TEXT]"
 _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 
@@ -199,9 +201,7 @@ class LiRA(InputModule):
             "backbones": {part: to_mapping(spec) for part, spec in self.backbones.items()},
             "bases": {part: module.base for part, module in parts.items()},
             "lora": self.network.lora,
-            "pass_at": self.pass_at,
-            "online": self.online,
-            "identities": self.identities,
+            **{name: getattr(self, name) for name in _KEPT},
         }
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
@@ -239,14 +239,7 @@ class LiRA(InputModule):
         network = Network(encoder, english, from_mapping(Design, config["design"]), rest=rest)
         restore(network, load_file(root / WEIGHTS), config["lora"])
         history = read_json(root / HISTORY, list) if (root / HISTORY).is_file() else ()
-        return cls(
-            network,
-            backbones,
-            pass_at=config["pass_at"],
-            online=config["online"],
-            history=history,
-            identities=config["identities"],
-        )
+        return cls(network, backbones, history=history, **{name: config[name] for name in _KEPT})
 
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
