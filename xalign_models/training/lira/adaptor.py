@@ -40,15 +40,9 @@ class Adaptor(nn.Module):
         sentence: Pooling of bins to a vector.
     """
 
-    def __init__(
-        self,
-        multilingual: int,
-        english: int,
-        sides: AlignedStreams = AlignedStreams.ONE_SIDED,
-        sentence: Sentence = Sentence.FLATTEN,
-    ) -> None:
+    def __init__(self, multilingual: int, english: int, sides: AlignedStreams, sentence: Sentence) -> None:
         super().__init__()
-        self.sides, self.sentence = AlignedStreams(sides), Sentence(sentence)
+        self.sides, self.sentence = sides, sentence
         shared = self.sides is AlignedStreams.SHARED
         self.project: nn.Module = nn.Linear(multilingual, english) if shared else nn.Identity()
         if shared and multilingual == english:

@@ -48,14 +48,15 @@ def test_pooling_without_tokens_is_zero_and_halves_are_summed_in_single() -> Non
 
 
 def test_adaptor_maps_the_multilingual_side_alone_unless_shared() -> None:
-    one, shared = Adaptor(6, 10), Adaptor(6, 10, AlignedStreams.SHARED, Sentence.MEAN)
+    one = Adaptor(6, 10, AlignedStreams.ONE_SIDED, Sentence.FLATTEN)
+    shared = Adaptor(6, 10, AlignedStreams.SHARED, Sentence.MEAN)
     bins, english = random(2, 4, 6), random(2, 4, 10)
     assert one.multilingual(bins).shape == shared.multilingual(bins).shape == (2, 4, 10)
     assert one.english(english) is english
     torch.testing.assert_close(shared.english(english), shared.net(english))
     assert one.pool(english).shape == (2, 40)
     torch.testing.assert_close(shared.pool(english), english.mean(dim=1))
-    assert isinstance(Adaptor(10, 10, AlignedStreams.SHARED).project, nn.Identity)
+    assert isinstance(Adaptor(10, 10, AlignedStreams.SHARED, Sentence.MEAN).project, nn.Identity)
 
 
 def test_anchor_is_one_minus_cosine() -> None:
