@@ -1,7 +1,6 @@
 """Few-shot contrastive alignment: LoRA matrices on every linear layer, from a backbone's spec to the trained model."""
 
 import dataclasses
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         return model
 
     def improve(model: SentenceTransformer, folder: Path) -> Log:
-        return fit(model, pairs, config, folder, device, held_out)
+        return fit(model, pairs, held_out, config, folder, device)
 
     tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
     identity = {
@@ -134,12 +133,7 @@ def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> t
 
 
 def fit(
-    model: SentenceTransformer,
-    pairs: Pairs,
-    config: ContrastiveConfig,
-    folder: Path,
-    device: str,
-    held_out: Sequence[tuple[TaggedText, TaggedText]] = (),
+    model: SentenceTransformer, pairs: Pairs, held_out: Pairs, config: ContrastiveConfig, folder: Path, device: str
 ) -> Log:
     """Train a model's LoRA matrices on (anchor, positive) in place, resuming from the last checkpoint in ``folder``.
 
