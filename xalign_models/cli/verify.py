@@ -32,11 +32,8 @@ def verify(
         print_json([dataclasses.asdict(check) for check in checks])
     else:
         for check in checks:
-            for label, lines in (
-                ("damaged", check.problems),
-                ("mended", check.mended),
-                ("not checked", check.unchecked),
-            ):
+            told = {"damaged": check.problems, "mended": check.mended, "not checked": check.unchecked}
+            for label, lines in told.items():
                 for line in lines:
                     tell(f"{label}: {line}")
         rows = [
