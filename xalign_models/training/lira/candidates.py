@@ -30,9 +30,6 @@ class Candidates:
     mask: Tensor
     scores: Tensor
 
-    def __len__(self) -> int:
-        return len(self.texts)
-
     def rows(self, chosen: Sequence[int]) -> Candidates:
         """The candidates of the texts at the given positions."""
         index = torch.as_tensor(chosen, dtype=torch.long)

@@ -16,9 +16,6 @@ class CorrQueue:
     def __init__(self, max_len: int) -> None:
         self._pairs: deque[tuple[float, float]] = deque(maxlen=max_len)
 
-    def __len__(self) -> int:
-        return len(self._pairs)
-
     def join(self, predictions: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
         """Predictions and scores of the batch (n,) followed by the history, (n + m,) each, float32 at least."""
         predictions, gold = exact(predictions), exact(gold)
@@ -72,9 +69,6 @@ class DocQueue:
     def __init__(self, max_len: int) -> None:
         self.max_len = max_len
         self._by_language: dict[str, OrderedDict[str, Tensor]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._by_language.values()))
 
     def push(self, ids: Sequence[str], languages: Sequence[str], vectors: Tensor) -> None:
         """Append documents with vectors (n, d); a newer copy replaces an older."""

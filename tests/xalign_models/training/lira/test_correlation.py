@@ -105,7 +105,7 @@ def test_warm_up_ends_at_n_min(history: int) -> None:
     assert step.waiting == (history + 1 < CONFIG.n_min)
     assert scores.grad is not None
     assert bool((scores.grad == 0).all()) == step.waiting
-    assert len(queue) == history + 1
+    assert len(queue.state_dict()["pairs"]) == history + 1
 
 
 def test_batch_of_one_and_an_empty_queue_enqueues_and_gives_zero_gradients() -> None:
@@ -113,7 +113,7 @@ def test_batch_of_one_and_an_empty_queue_enqueues_and_gives_zero_gradients() -> 
     weights = torch.rand(4, requires_grad=True)
     step = correlation_step(queue, weights.sum()[None], torch.tensor([2.0]), CONFIG)
     step.loss.backward()
-    assert step.waiting and len(queue) == 1
+    assert step.waiting and len(queue.state_dict()["pairs"]) == 1
     assert weights.grad is not None and weights.grad.tolist() == [0.0] * 4
 
 

@@ -34,7 +34,7 @@ def test_oldest_leave_by_language_and_new_copies_replace_old_ones() -> None:
     torch.testing.assert_close(queue.state_dict()["deu-Latn"]["x"], unit(1, 9)[0])
     again = DocQueue(2)
     again.load_state_dict(queue.state_dict())
-    assert len(again) == len(queue) == 3
+    assert sum(map(len, again.state_dict().values())) == 3
 
 
 def test_a_checkpoint_s_documents_join_those_that_came_since() -> None:
@@ -94,7 +94,7 @@ def test_queue_gets_no_gradient_and_the_batch_does() -> None:
 def test_no_queue_and_no_mining_are_the_batch_alone() -> None:
     queue = DocQueue(0)
     queue.push(["x"], ["deu-Latn"], unit(1, 3))
-    assert len(queue) == 0
+    assert not queue.state_dict()["deu-Latn"]
     assert ask(queue).scores.shape == (2, 2)
     queue = DocQueue(4)
     queue.push(["x"], ["deu-Latn"], unit(1, 3))
