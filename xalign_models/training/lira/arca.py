@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -86,6 +86,7 @@ class Arca(Objective):
         self.monitor = CollapseMonitor()
         self.draws = torch.Generator().manual_seed(config.seed)
         self._measured: dict[str, Any] = {}
+        self._batches = list(map(list, batched(range(len(self.held_out.texts)), config.batch_size)))
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
@@ -133,15 +134,12 @@ class Arca(Objective):
         pool = self.module.network.adaptor.pool
         return pool(choice.multilingual), pool(choice.english[rows, action])
 
-    def _measured_rows(self) -> Iterator[list[int]]:
-        return map(list, batched(range(len(self.held_out.texts)), self.config.batch_size))
-
     @torch.no_grad()
     def _translated_meanings(self) -> tuple[Tensor, Tensor]:
         """Eq. 27 for the held-out texts (n, d) and their candidates (n, K, d); constant during training."""
         network = self.module.network.eval()
         originals, translations = list[Tensor](), list[Tensor]()
-        for rows in live(list(self._measured_rows()), desc="measure"):
+        for rows in live(self._batches, desc="measure"):
             batch = self.held_out.rows(rows)
             flat = [text for row in batch.candidates.texts for text in row]
             for texts, pieces in ((batch.texts, originals), (flat, translations)):
@@ -163,7 +161,7 @@ class Arca(Objective):
             return {**trained, "collapsed": collapsed}
         monitor, among = CollapseMonitor(), CollapseMonitor()
         distances, drifts, rewards, chosen = [], [], [], []
-        for rows in self._measured_rows():
+        for rows in self._batches:
             batch = self.held_out.rows(rows)
             features = batch_to_device(self.module.features_of(batch.texts, batch.candidates), network.device)
             text, candidates, scores, mask = unpack(features)
