@@ -16,6 +16,7 @@ from xalign_models.cli.common import err, language_codes, out, print_json, print
 from xalign_models.cli.options import Device, Json
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.paths import atomic_write_text, unwritable
+from xalign_models.plugins import ANALYSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +43,6 @@ def analyse(
     json: Json = False,
 ) -> None:
     """Answer a question about models with tables (CSV) and figures (SVG)."""
-    from xalign_models.plugins import ANALYSES
-
     if name is None:
         print_rows([{"analysis": listed, **ANALYSES.facts(listed)} for listed in ANALYSES], json)
         return

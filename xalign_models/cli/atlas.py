@@ -14,6 +14,7 @@ from typer import Argument, Option
 from xalign_models.cli.common import print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Json
 from xalign_models.errors import ModelError, ResultsError
+from xalign_models.paths import atomic_file
 
 if TYPE_CHECKING:
     from xalign_models.atlas.choose import ModelRanking, RankedModel
@@ -134,7 +135,6 @@ def update(
     from xalign_models.atlas.scores import scores_of
     from xalign_models.atlas.table import save
     from xalign_models.atlas.update import changes, current, place, refresh
-    from xalign_models.paths import atomic_file
 
     before = current()
     after, problems = refresh(path, before)

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import print_json, print_rows, say
 from xalign_models.cli.options import Device, EngineOptions, Json, with_options
+from xalign_models.paths import atomic_write_text
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
 Folder = Annotated[Path, Option("--output", "-o", help="New folder for the maps; the same one resumes.")]
@@ -68,8 +69,6 @@ def audit(
     json: Json = False,
 ) -> None:
     """Show what an index holds, how its languages mix, and the recall to expect of each method."""
-    from xalign_models.paths import atomic_write_text
-
     with source.open() as index:
         from xalign_models.index import working  # imports torch; a missing file should not wait for that
         from xalign_models.index.auditing import page

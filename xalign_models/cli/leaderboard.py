@@ -11,6 +11,7 @@ from typer import Option
 from xalign_models.cli.common import expect_many_objects, language_codes, out, print_json, say, split_list
 from xalign_models.cli.options import Json, Models, Output, Tasks
 from xalign_models.errors import ResultsError
+from xalign_models.plugins import BENCHMARKS, TASKS
 from xalign_models.tables.board import Board
 from xalign_models.tables.formats import FORMATS, to_json, to_markdown
 
@@ -105,8 +106,6 @@ def _write_page(
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
     """Facts of the tasks that are registered or that mteb knows, which is imported only if a task is not registered."""
-    from xalign_models.plugins import TASKS
-
     facts = {name: TASKS.facts(name) for name in tasks if name in TASKS and "type" in TASKS.facts(name)}
     if others := set(tasks) - facts.keys():
         from xalign_models.models.mteb import described
@@ -137,8 +136,6 @@ def make(
             return make_board(results, models=models, tasks=tasks, languages=languages, study=study)
     results = read_results(output)
     if benchmark:
-        from xalign_models.plugins import BENCHMARKS
-
         entry = BENCHMARKS[benchmark]
         if entry.board:
             board: Board = entry.make_board(results, benchmark, models)

@@ -20,7 +20,7 @@ from xalign_models.cli.options import (
     with_options,
 )
 from xalign_models.errors import ModelError
-from xalign_models.plugins import ALIGNMENTS, BENCHMARKS, TASKS
+from xalign_models.plugins import ALIGNMENTS, BENCHMARKS, CORPORA, TASKS
 from xalign_models.specs import BackboneSpec, Unknown
 
 
@@ -96,8 +96,6 @@ def tasks(json: Json = False) -> None:
 
 def corpora(json: Json = False) -> None:
     """List the corpora for fitting and scoring; own:DIR and --data NAME=DIR add your own."""
-    from xalign_models.plugins import CORPORA
-
     print_rows([{"corpus": name, **CORPORA.facts(name)} for name in CORPORA], json)
 
 

@@ -16,6 +16,7 @@ from typer import Option
 from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
 from xalign_models.cli.common import language_codes, split_list, tell
 from xalign_models.errors import DataError, ModelError
+from xalign_models.plugins import TASKS
 from xalign_models.specs import Dtype, Pooling, Precision, Vectors
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def _model_names(incomplete: str) -> list[str]:
 
 
 def _task_names(incomplete: str) -> list[str]:
-    from xalign_models.plugins import TASKS
-
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
