@@ -38,12 +38,12 @@ group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help
 
 def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
-    from xalign_models.training.records import verdict
+    from xalign_models.training.records import training_record
 
     if is_main_process():
         say(f"{name}: {directory}")
-        if text := verdict(directory):
-            tell(text)
+        if verdict := training_record(directory).get("verdict"):
+            tell(str(verdict))
 
 
 def print_plan(rows: Sequence["Row"]) -> None:

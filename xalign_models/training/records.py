@@ -5,7 +5,6 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,12 @@ STATE = "state.pt"
 WEIGHTS = "trained.safetensors"
 """The trained weights of a checkpoint; all other weights equal the initial model's."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
+"""Packages that affect a training."""
 
 
 def json_lines(log: list[dict[str, Any]]) -> str:
     """A log as text: one JSON object a line."""
     return "".join(json.dumps(entry) + "\n" for entry in log)
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages that affect a training."""
-    return {package: version(package) for package in PACKAGES}
 
 
 def training_record(directory: Path) -> dict[str, Any]:
@@ -48,17 +43,6 @@ def training_record(directory: Path) -> dict[str, Any]:
     except (FileError, KeyError, TypeError):
         return {}
     return training if isinstance(training, dict) else {}
-
-
-def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
-    """Whether ``output`` is the model of the same training."""
-    return training_record(output).get("config") == identity
-
-
-def verdict(output: Path) -> str | None:
-    """The outcome of a model's training, from its card; None if the card does not record one."""
-    text = training_record(output).get("verdict")
-    return None if text is None else str(text)
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:

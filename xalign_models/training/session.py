@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from xalign_models.models.saving import save
 from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
 from xalign_models.training.processes import is_main_process, is_sharded, own_randomness, process_count, wait_for_all
-from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
+from xalign_models.training.records import LOG, PACKAGES, claim, json_lines, last_checkpoint, training_record
 from xalign_models.training.trainer import load_trained
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def train_once(
     waiting = f"Another process is training {output}; waiting for it."
     with in_turn(folder.with_suffix(".lock"), waiting) if is_main_process() else nullcontext():
         wait_for_all()  # no process looks for the model before the first one has its turn
-        if is_trained(output, identity):
+        if training_record(output).get("config") == identity:
             logger.warning("%s exists with the same configuration; remove it to train it again.", output)
         else:
             if is_main_process():
@@ -90,7 +91,7 @@ def train_once(
                     "config": identity,
                     "steps": log[-1]["step"] if log else 0,
                     "seconds": log[-1]["seconds"] if log else 0.0,
-                    "versions": versions(),
+                    "versions": {package: version(package) for package in PACKAGES},
                 }
                 if log and log[-1]["kind"] == "verdict":
                     training |= {"learnt": log[-1]["learnt"], "verdict": log[-1]["text"]}

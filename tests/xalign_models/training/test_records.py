@@ -7,7 +7,7 @@ import json
 import pytest
 
 from xalign_models.errors import ModelError
-from xalign_models.training.records import claim, differing, is_trained, json_lines, last_checkpoint, verdict
+from xalign_models.training.records import claim, differing, json_lines, last_checkpoint, training_record
 
 
 def test_differing_fields_are_named_with_both_values_unless_they_are_fingerprints():
@@ -51,15 +51,13 @@ def test_a_folder_is_claimed_once(tmp_path):
 @pytest.mark.parametrize("card", ["[]", "{", '{"training": 5}', '{"training": []}', "[" * 100_000])
 def test_a_damaged_card_is_of_no_training(tmp_path, card):
     (tmp_path / "xalign.json").write_text(card)
-    assert not is_trained(tmp_path, {"lr": 1})
-    assert verdict(tmp_path) is None
+    assert training_record(tmp_path) == {}
 
 
-def test_trained_is_what_the_card_says(tmp_path):
-    assert not is_trained(tmp_path, {"lr": 1})
+def test_the_record_is_what_the_card_says(tmp_path):
+    assert training_record(tmp_path) == {}
     (tmp_path / "xalign.json").write_text(json.dumps({"training": {"config": {"lr": 1}}}))
-    assert is_trained(tmp_path, {"lr": 1})
-    assert not is_trained(tmp_path, {"lr": 2})
+    assert training_record(tmp_path) == {"config": {"lr": 1}}
 
 
 def test_the_last_whole_checkpoint(tmp_path):
