@@ -64,10 +64,10 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
     if stage.gradient_checkpointing:  # a frozen encoder keeps no activations; a frozen language model does
         for part in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
             parts[part].activation_checkpointing_enable({"use_reentrant": False})
-    trained = trainable(parts)
+    trained = {name: trainable(part) for name, part in parts.items()}
     counts = config.parameters or trained
     expected = {name: counts[name] if name in stage.train else 0 for name in parts}
-    if trained != expected or sum(trained.values()) != _count(model):
+    if trained != expected or sum(trained.values()) != trainable(model):
         raise ModelError(
             f"Stage {stage.label!r} is to train {_listed(expected)} weights, but would train {_listed(trained)}; "
             "correct parameters, encoder, llm or rank in the configuration."
@@ -86,12 +86,8 @@ def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
     return {name: parts[name] for name in PARTS if name in parts}
 
 
-def trainable(parts: Mapping[str, nn.Module]) -> dict[str, int]:
-    """Number of weights with gradients, by part."""
-    return {name: _count(part) for name, part in parts.items()}
-
-
-def _count(module: nn.Module) -> int:
+def trainable(module: nn.Module) -> int:
+    """Number of weights with gradients."""
     return sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
 
 
