@@ -47,11 +47,6 @@ class RetrievalConfig:
     mined: Count = 31
     max_len: Count = 256
 
-    @property
-    def softness(self) -> float:
-        """``tau_k``, by default half of k."""
-        return self.k / 2 if self.tau_k is None else self.tau_k
-
 
 class RetrievalTerms(NamedTuple):
     """The parts of eq. 44, means over the queries that have a positive."""
@@ -127,7 +122,8 @@ def retrieval_loss(
     scores, mask = exact(scores), mask.bool()
     threshold = threshold if config.threshold is None else config.threshold
     weights, near = safe_weights(scores, relevance, mask, config, threshold)
-    ndcg = soft_ndcg(scores, relevance, mask, k=config.k, tau=config.tau, tau_k=config.softness, weights=weights)
+    tau_k = config.k / 2 if config.tau_k is None else config.tau_k
+    ndcg = soft_ndcg(scores, relevance, mask, k=config.k, tau=config.tau, tau_k=tau_k, weights=weights)
     positive = (relevance > 0) & mask
     counted = positive.any(dim=-1)
     terms = (
