@@ -79,11 +79,6 @@ class ContrastiveConfig:
             raise ModelError(f"languages: name at least one, and not {self.pivot}: every pair has it already.")
 
     @property
-    def label(self) -> str:
-        """The prefix that the training adds to the model's name."""
-        return f"contrastive-{self.samples}"
-
-    @property
     def passes(self) -> int:
         """Epochs, by the paper's rule unless they are given."""
         return self.epochs or (10 if self.samples <= 100 else 3)

@@ -90,7 +90,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     def improve(model: SentenceTransformer, folder: Path) -> Log:
         return fit(model, pairs, held_out, config, folder, device)
 
-    tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
+    tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=f"contrastive-{config.samples}"))
     identity = {
         "backbone": loading.open_backbone(loaded.backbone).fingerprint,
         "text": corpus.fingerprint([*config.languages, config.pivot]),
