@@ -71,21 +71,18 @@ def evaluation_text() -> EvaluationText:
             texts.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
         except DataError as error:
             logger.debug("%s", error)
-    root = data_dir()
-    passages: list[str] = []
-    compared: list[tuple[str, str]] = []
-    if root is not None:
-        passages = [text for path in _existing(root, "lareqa/xquad-r/en.json") for text in _squad_texts(path)]
-        texts.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
-        compared = [row for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
-        compared += [row for path in _existing(root, "sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
+    passages = [text for path in _existing("lareqa/xquad-r/en.json") for text in _squad_texts(path)]
+    texts.update(*map(_sts_texts, _existing("sts17/STS2017.eval.v1.1/*.txt")))
+    compared = [row for path in _existing("stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
+    compared += [row for path in _existing("sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
     squeezed = frozenset(filter(None, map(squeeze, texts | set(passages))))
     pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
     return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
 
 
-def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
-    return [path for path in sorted(root.glob(pattern)) if but not in path.name]
+def _existing(pattern: str, but: str = "\0") -> list[Path]:
+    root = data_dir()
+    return [] if root is None else [path for path in sorted(root.glob(pattern)) if but not in path.name]
 
 
 def _squad_texts(path: Path) -> Iterator[str]:
