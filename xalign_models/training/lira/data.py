@@ -274,6 +274,5 @@ def training_texts(config: LiraConfig) -> list[LanguageText]:
     """The texts that both stages of a training translate. Raises DataError if a source is missing."""
     stages = foreign_texts(config.arca), rated(config.lasr), searches(config.lasr)
     texts, pairs, queries = ([*split.train, *split.held_out] for split in stages)
-    texts += [text for row in pairs for text in (row.first, row.second)]
-    texts += [text for row in queries for text in row]
+    texts += [text for row in (*pairs, *queries) for text in row[:2]]
     return [(text.text, text.lang) for text in texts if text.lang != ENGLISH]

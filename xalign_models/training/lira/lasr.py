@@ -67,13 +67,8 @@ class Lasr(Objective):
         self.measured_ranking: list[Rated] = ranking.held_out[:MEASURED]
         step = max(1, len(retrieval.held_out) // MEASURED)
         self.measured_retrieval: list[Search] = retrieval.held_out[::step]
-        self.streams = Streams(
-            module,
-            [
-                *(text for pair in (*ranking.train, *self.measured_ranking) for text in (pair.first, pair.second)),
-                *(text for search in (*retrieval.train, *self.measured_retrieval) for text in search),
-            ],
-        )
+        rows = (*ranking.train, *self.measured_ranking, *retrieval.train, *self.measured_retrieval)
+        self.streams = Streams(module, [text for row in rows for text in row[:2]])
         network = module.network
         if config.rank:
             grow(network, rank=config.rank, alpha=config.alpha, seed=config.seed)
