@@ -218,11 +218,10 @@ def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for entry in log:
         if entry["kind"] == "step":
             steps.append(entry)
-        if entry["kind"] != "measure":
-            continue
-        columns = {name: [step[name] for step in steps if step.get(name) is not None] for name in STEP}
-        means = {name: sum(values) / len(values) for name, values in columns.items() if values}
-        plain = {name: value for name, value in entry.items() if name != "kind"}
-        epochs.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
-        steps = []
+        elif entry["kind"] == "measure":
+            columns = {name: [step[name] for step in steps if step.get(name) is not None] for name in STEP}
+            means = {name: sum(values) / len(values) for name, values in columns.items() if values}
+            plain = {name: value for name, value in entry.items() if name != "kind"}
+            epochs.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
+            steps = []
     return epochs
