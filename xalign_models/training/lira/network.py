@@ -175,9 +175,8 @@ class Network(nn.Module):
         """
         self.centre.zero_()
         batch_tokens = [
-            (tokens[mask].cpu().double(), bins)
+            (tokens[mask].cpu().double(), temporal_pool(tokens, mask, self.design.bins))
             for tokens, mask in map(self._english_tokens, batches)
-            for bins in [temporal_pool(tokens, mask, self.design.bins)]
         ]
         total = sum(len(tokens) for tokens, _ in batch_tokens)
         if not total:
