@@ -159,9 +159,8 @@ class Lusifer(InputModule):
         dtype = str((model_kwargs or {}).get("torch_dtype") or "").removeprefix("torch.")
         with opened(str(root / _WEIGHTS)):
             weights = load_file(root / _WEIGHTS)
-        bases = [{**config[f"{name}_base"], **({"dtype": dtype} if dtype else {})} for name in PARTS]
-        for base in bases:
-            base["model"] = Claim(base["model"])
+        saved = [config[f"{name}_base"] for name in PARTS]
+        bases = [{**base, "model": Claim(base["model"]), "dtype": dtype or base["dtype"]} for base in saved]
         module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1], tokens=int("token" in weights))
         module.max_seq_length = config["max_seq_length"]
         with opened(str(root / _WEIGHTS)):
