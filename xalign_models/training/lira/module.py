@@ -234,8 +234,7 @@ class LiRA(InputModule):
             raise ModelError(f"{root} is not the directory of a LiRA model; download the model first.")
         saved = config["backbones"]
         backbones = {part: ModelSpec.from_dict({"backbone": fields}).backbone for part, fields in saved.items()}
-        opened = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
-        (encoder, _), (english, rest) = opened
+        (encoder, _), (english, rest) = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
         network = Network(encoder, english, from_mapping(Design, config["design"]), rest=rest)
         restore(network, load_file(root / WEIGHTS), config["lora"])
         history = read_json(root / HISTORY, list) if (root / HISTORY).is_file() else ()
