@@ -31,14 +31,12 @@ class TrainingSource:
         pairs: Whether rows are pairs, with or without hard negatives, rather than single texts.
         trains: mteb's names of the data sets with its text: the ``training_datasets`` of models trained on it.
         read: Reads a maximum number of rows (None for all), drawn with a seed, without the set's own test rows.
-        description: Origin and layout.
     """
 
     name: str
     pairs: bool
     trains: tuple[str, ...]
     read: Callable[[int | None, int], list[TrainingRow]]
-    description: str
 
 
 def draw(rows: Sequence[Row], limit: int | None, seed: int) -> list[Row]:
@@ -132,7 +130,7 @@ def _read(
 def _source(
     name: str, folder: str, where: str, parse: Callable[[Path], list[TrainingRow]], *trains: str
 ) -> TrainingSource:
-    return TrainingSource(name, parse is not _wikitext2, trains, partial(_read, folder, where, parse), where)
+    return TrainingSource(name, parse is not _wikitext2, trains, partial(_read, folder, where, parse))
 
 
 LOCAL = (
@@ -200,11 +198,11 @@ def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _hub(name: str, task: str, path: str, read: Callable[..., list[TrainingRow]], *options: Any) -> TrainingSource:
-    return TrainingSource(name, True, (task,), partial(read, path, *options), path)
+    return TrainingSource(name, True, (task,), partial(read, path, *options))
 
 
 HUB = (
-    TrainingSource("wikitext-103", False, ("WikiText",), _wikitext, "Salesforce/wikitext"),
+    TrainingSource("wikitext-103", False, ("WikiText",), _wikitext),
     _hub("msmarco", "MSMARCO", "mteb/msmarco", _beir, "c5a29a104738b98a9e76336939199e264163d4a0", "dev"),
     _hub("fever", "FEVER", "mteb/fever", _beir, "bea83ef9e8fb933d90a2f1d5515737465d613e12", "test"),
     _hub("hotpotqa", "HotpotQA", "mteb/hotpotqa", _beir, "ab518f4d6fcca38d87c25209f94beba119d02014", "test"),
@@ -212,6 +210,6 @@ HUB = (
     _hub("nq", "NQ", "sentence-transformers/natural-questions", _columns, None, ("query", "answer")),
     _hub("paq", "PAQ", "sentence-transformers/paq", _columns, "pair", ("query", "answer")),
     _hub("squad", "SQuAD", "rajpurkar/squad", _columns, None, ("question", "context")),
-    TrainingSource("snli", True, ("SNLI",), _snli, "stanfordnlp/snli"),
+    TrainingSource("snli", True, ("SNLI",), _snli),
 )
 """The training sets of the paper's two stages, by hub id."""
