@@ -15,7 +15,6 @@ from typer.core import TyperCommand, TyperOption
 from xalign_models.cli.common import check_output, language_codes, print_rows, say, split_list, tell
 from xalign_models.cli.options import Device
 from xalign_models.errors import ModelError
-from xalign_models.training.processes import is_main_process
 
 if TYPE_CHECKING:
     from xalign_models.training.plan import Row
@@ -38,6 +37,7 @@ group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help
 
 def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
+    from xalign_models.training.processes import is_main_process
     from xalign_models.training.records import training_record
 
     if is_main_process():

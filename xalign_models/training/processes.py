@@ -1,17 +1,18 @@
 """The processes of ``accelerate launch``, and the random generators of this one."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import numpy as np
+import torch.distributed
+from sentence_transformers.util import all_gather_with_grad
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from xalign_models.errors import ModelError
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -60,8 +61,6 @@ def gathered(values: Tensor) -> Tensor:
     """
     if process_count() == 1:
         return values
-    from sentence_transformers.util import all_gather_with_grad
-
     joined: Tensor = all_gather_with_grad(values.contiguous())
     return joined
 
@@ -72,8 +71,6 @@ def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result
     results = [work(item) for item in items[process_number() :: processes]]
     if processes == 1:
         return results
-    import torch.distributed
-
     shares: list[list[Result]] = [[] for _ in range(processes)]
     torch.distributed.all_gather_object(shares, results)
     return [shares[number % processes][number // processes] for number in range(len(items))]
@@ -87,22 +84,16 @@ def own_rows(count: int) -> slice:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether weights are sharded among processes."""
-    from torch.distributed.tensor import DTensor
-
     return any(isinstance(weight, DTensor) for weight in model.parameters())
 
 
 def sharded_like(weight: Tensor, like: Tensor) -> Tensor:
     """This process' shard of a whole weight, or the weight if ``like`` is whole. All processes must call it at once."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
     return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
 
 
 def whole(weight: Tensor) -> Tensor:
     """The inverse of :func:`sharded_like`."""
-    from torch.distributed.tensor import DTensor
-
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
@@ -117,9 +108,6 @@ def wait_for_all() -> None:
 @contextmanager
 def own_randomness() -> Iterator[None]:
     """Restore the random generators of Python, numpy and torch after the context."""
-    import numpy as np
-    import torch
-
     python, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
