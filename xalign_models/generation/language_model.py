@@ -6,6 +6,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, StoppingCriteriaList
+from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from xalign_models import assets
 from xalign_models.backbones.checkpoint import open_pretrained
@@ -64,8 +66,6 @@ class LanguageModel:
     @cached_property
     def tokenizer(self) -> Any:
         """The checkpoint's tokenizer, padding on the left for a causal model."""
-        from transformers import AutoTokenizer
-
         tokenizer = open_pretrained(AutoTokenizer, self.resolved)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -80,8 +80,6 @@ class LanguageModel:
             AssetError: The checkpoint is unavailable or of another kind.
             ModelError: The checkpoint lacks weights, e.g. those of the head.
         """
-        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
         kind = AutoModelForSeq2SeqLM if self.encoder_decoder else AutoModelForCausalLM
         half = self.device.startswith("cuda") and torch.cuda.is_bf16_supported()
         dtype = self._dtype or (Dtype.BFLOAT16 if half else Dtype.FLOAT32)
@@ -152,8 +150,6 @@ class LanguageModel:
             seed: Seed of the sampling.
             **options: Further options of transformers' ``generate``.
         """
-        from transformers import StoppingCriteriaList
-
         batch = self.tokenize(prompts, self._longest() if self.encoder_decoder else None)
         start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
@@ -193,10 +189,8 @@ class LanguageModel:
 
     def _longest(self) -> int | None:
         """Maximum number of input tokens of a sequence-to-sequence model; None if there is no limit."""
-        from transformers.tokenization_utils_base import LARGE_INTEGER  # a tokenizer without a limit has more than this
-
         limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
-        finite = [limit for limit in limits if limit and limit < LARGE_INTEGER]
+        finite = [limit for limit in limits if limit and limit < LARGE_INTEGER]  # a tokenizer without one has more
         return int(min(finite)) if finite else None
 
     def _ends(self) -> set[int]:

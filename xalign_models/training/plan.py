@@ -12,6 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import torch
+from transformers import AutoConfig, AutoModel
+
 from xalign_models import assets
 from xalign_models.backbones.checkpoint import open_config
 from xalign_models.errors import ModelError
@@ -68,9 +71,6 @@ def size_of(model: str, revision: str | None = None, *, encoder: bool = False) -
 
     Raises AssetError if it is unavailable.
     """
-    import torch
-    from transformers import AutoConfig, AutoModel
-
     shapes = tomllib.loads(files(__package__).joinpath("shapes.toml").read_text(encoding="utf-8"))
     fields: dict[str, Any] | None = shapes.get(model)
     config = AutoConfig.for_model(**fields) if fields else open_config(assets.resolve(model, revision))
