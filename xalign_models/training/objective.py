@@ -1,11 +1,9 @@
 """The interface of a training method, contrastive and distillation losses, and retrieval among held-out pairs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -31,7 +29,7 @@ class TrainingOutcome(NamedTuple):
     """A sentence with the numbers."""
 
     @classmethod
-    def of(cls, learnt: bool, text: str) -> TrainingOutcome:
+    def of(cls, learnt: bool, text: str) -> Self:
         """The outcome, with an end to the sentence."""
         return cls(learnt, f"{text}." if learnt else f"{text}: nothing was learnt.")
 

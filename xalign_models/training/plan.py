@@ -3,14 +3,12 @@
 Times and memory are for one H100. They are upper estimates: each text has as many tokens as the configuration allows.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from transformers import AutoConfig, AutoModel
@@ -60,7 +58,7 @@ class Row(NamedTuple):
     hours: float
 
     @classmethod
-    def of(cls, part: str, count: int, seconds: float, memory: float) -> Row:
+    def of(cls, part: str, count: int, seconds: float, memory: float) -> Self:
         """A row, with memory in bytes."""
         return cls(part, count, round(seconds, 3), round(memory / 1e9, 1), round(count * seconds / 3600, 2))
 

@@ -1,7 +1,5 @@
 """LiRA as the first module of a sentence-transformers model."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -88,7 +86,7 @@ class LiRA(InputModule):
         self.identities = dict(identities or {})
 
     @classmethod
-    def begin(cls, design: Design, seed: int = 0) -> LiRA:
+    def begin(cls, design: Design, seed: int = 0) -> Self:
         """An untrained model.
 
         Raises:

@@ -1,10 +1,8 @@
 """LiRA's trained parts around two checkpoints: from a text and its candidates to one embedding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -159,7 +157,7 @@ class Network(nn.Module):
         """The device of the trained parts."""
         return next(self.adaptor.parameters()).device
 
-    def train(self, mode: bool = True) -> Network:
+    def train(self, mode: bool = True) -> Self:
         """Training mode for trained parts; frozen parts use no dropout."""
         super().train(mode)
         for part in (self.encoder, self.english):
