@@ -50,33 +50,32 @@ class Pool:
     Attributes:
         name: Name in tables.
         metadata: The task's metadata, which choose the prompts.
-        questions: n texts.
-        asked: Their n languages.
-        clusters: (n,) number of the question; its translations share it.
-        texts: m candidates.
-        languages: Their m languages.
+        questions: n rows of ``text``, ``language`` and ``cluster``, a number that a question's translations share.
+        candidates: m rows of ``text`` and ``language``.
         targets: (n, k) rows of the candidates that answer a question; negative where there are fewer than k.
     """
 
     name: str
     metadata: Any
-    questions: list[str]
-    asked: list[str]
-    clusters: Ranks
-    texts: list[str]
-    languages: list[str]
+    questions: pd.DataFrame
+    candidates: pd.DataFrame
     targets: Ranks
+
+    @property
+    def clusters(self) -> Ranks:
+        """(n,) clusters of the questions."""
+        return np.asarray(self.questions["cluster"])
 
     @property
     def ids(self) -> tuple[Ranks, Ranks]:
         """Languages as integers: of the questions (n,) and of the candidates (m,)."""
-        number = pd.factorize(np.array([*self.asked, *self.languages]))[0]
-        return number[: len(self.asked)], number[len(self.asked) :]
+        number = pd.factorize(pd.concat([self.questions["language"], self.candidates["language"]]))[0]
+        return number[: len(self.questions)], number[len(self.questions) :]
 
     @property
     def in_english(self) -> Ranks:
         """(n,) row of the English translation of each question; the question's own row where there is none."""
-        english = {self.clusters[row]: row for row, code in enumerate(self.asked) if code == ENGLISH}
+        english = {row.cluster: row.Index for row in self.questions.itertuples() if row.language == ENGLISH}
         return np.array([english.get(cluster, row) for row, cluster in enumerate(self.clusters)])
 
 
@@ -88,13 +87,17 @@ def lareqa_pool(task: LAReQA, rows: int | None = None) -> Pool:
     """
     corpus = task.local_corpus()
     sides = {language: narrowed(corpus.rows(language), rows) for language in task.needs}
-    asked = [(language, *item) for language, side in sides.items() for item in side.questions.items()]
-    texts = [(language, text) for language, side in sides.items() for text in side.candidates]
-    codes, keys, questions = zip(*asked, strict=True)
-    languages, candidates = zip(*texts, strict=True)
-    clusters = pd.factorize(np.array(keys))[0]
-    answers = [*candidates], [*languages], pool_targets(sides)
-    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], clusters, *answers)
+    asked = [(text, language, key) for language, side in sides.items() for key, text in side.questions.items()]
+    texts = [(text, language) for language, side in sides.items() for text in side.candidates]
+    return _pool(task, asked, texts, pool_targets(sides))
+
+
+def _pool(task: Any, asked: list[tuple[str, str, Any]], texts: list[tuple[str, str]], targets: Ranks) -> Pool:
+    """A pool of questions (text, language, key that their translations share) and candidates (text, language)."""
+    questions = pd.DataFrame(asked, columns=["text", "language", "cluster"])
+    questions["cluster"] = pd.factorize(questions["cluster"])[0]
+    candidates = pd.DataFrame(texts, columns=["text", "language"])
+    return Pool(task.metadata.name, task.metadata, questions, candidates, targets)
 
 
 def narrowed(side: Side, rows: int | None) -> Side:
@@ -112,30 +115,25 @@ def thinned(pool: Pool, seed: int = 0) -> Pool:
 
     Questions that share a sentence get the same language. Sentences that answer nothing stay in every language.
     """
-    languages = sorted(dict.fromkeys(pool.languages), key=lambda code: code != ENGLISH)
+    languages = sorted(pool.candidates["language"].unique(), key=lambda code: code != ENGLISH)
     shares = 0.01 + 0.49 * 0.45 ** np.arange(len(languages))  # of eleven languages: 50% to 1%
-    _, of_pool = pool.ids
-    number = dict(zip(pool.languages, of_pool, strict=True))
     row, column = np.nonzero(pool.targets >= 0)
     count = 1 + int(pool.clusters.max())
-    nodes = count + len(of_pool)  # questions, then sentences
+    nodes = count + len(pool.candidates)  # questions, then sentences
     ends = (pool.clusters[row], count + pool.targets[row, column])
     _, group = connected_components(coo_array((np.ones(len(row)), ends), shape=(nodes, nodes)), directed=False)
     drawn = np.random.default_rng(seed).choice(len(languages), nodes, p=shares / shares.sum())
-    wanted = np.array([number[languages[drawn[group[cluster]]]] for cluster in pool.clusters])
-    kept = (pool.targets >= 0) & (of_pool[pool.targets] == wanted[:, None])
-    left = np.setdiff1d(np.arange(len(pool.texts)), np.setdiff1d(pool.targets[~kept], pool.targets[kept]))
-    place = np.full(len(pool.texts) + 1, -1)
+    wanted = np.array(languages)[drawn[group[pool.clusters]]]
+    kept = (pool.targets >= 0) & (pool.candidates["language"].to_numpy()[pool.targets] == wanted[:, None])
+    left = np.setdiff1d(np.arange(len(pool.candidates)), np.setdiff1d(pool.targets[~kept], pool.targets[kept]))
+    place = np.full(len(pool.candidates) + 1, -1)
     place[left] = np.arange(len(left))
     rows = kept.any(axis=1)
     return replace(
         pool,
         name=f"{pool.name} thinned",
-        questions=[text for text, chosen in zip(pool.questions, rows, strict=True) if chosen],
-        asked=[code for code, chosen in zip(pool.asked, rows, strict=True) if chosen],
-        clusters=pool.clusters[rows],
-        texts=[pool.texts[row] for row in left],
-        languages=[pool.languages[row] for row in left],
+        questions=pool.questions[rows].reset_index(drop=True),
+        candidates=pool.candidates.iloc[left].reset_index(drop=True),
         targets=place[np.where(kept, pool.targets, -1)][rows],
     )
 
@@ -148,21 +146,18 @@ def product_pool(rows: int | None = None) -> Pool:
     """
     task = ProductSearchStandIn
     items: dict[tuple[str, str], int] = {}
-    asked: list[tuple[str, str, list[int]]] = []
+    asked: list[tuple[str, str, int]] = []
+    targets: list[list[int]] = []
     for name, locale in load(task.root()).items():
         language = from_lazada(name)
         place = {
             key: items.setdefault((text, locale.item_languages.get(key, task.item_language or language)), len(items))
             for key, text in locale.items.items()
         }
-        asked += [
-            (locale.queries[key], locale.query_languages.get(key, language), [place[item] for item in relevant])
-            for key, relevant in [*locale.relevant.items()][:rows]
-        ]
-    texts, languages = zip(*items, strict=True)
-    questions, codes, relevant = zip(*asked, strict=True)
-    answers = [*texts], [*languages], np.array([*zip_longest(*relevant, fillvalue=-1)]).T
-    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], np.arange(len(asked)), *answers)
+        for key, relevant in [*locale.relevant.items()][:rows]:
+            asked.append((locale.queries[key], locale.query_languages.get(key, language), len(asked)))
+            targets.append([place[item] for item in relevant])
+    return _pool(task, asked, [*items], np.array([*zip_longest(*targets, fillvalue=-1)]).T)
 
 
 def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | None = None) -> dict[str, Float64]:
@@ -269,12 +264,12 @@ def arms(request: Request, name: str, pool: Pool, study: Study) -> Iterator[tupl
 def vectors(encoder: XAlignEncoder, pool: Pool) -> tuple[Float32, Float32]:
     """Unit vectors of the questions (n, d) and of the candidates (m, d), each under its side's prompt."""
 
-    def encoded(kind: PromptType, texts: list[str], codes: list[str]) -> Float32:
+    def encoded(kind: PromptType, table: pd.DataFrame) -> Float32:
         prompt = encoder.prompt_for(pool.metadata, kind)
+        texts, codes = table["text"].tolist(), table["language"].tolist()
         return normalise(encoder.encode_texts(texts, codes, prompt, pool.name, side=kind.value))
 
-    queries = encoded(PromptType.query, pool.questions, pool.asked)
-    return queries, encoded(PromptType.document, pool.texts, pool.languages)
+    return encoded(PromptType.query, pool.questions), encoded(PromptType.document, pool.candidates)
 
 
 def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from xalign_models.analysis import Request
@@ -26,16 +27,15 @@ def planted(questions=12, extra=8):
     size = questions + extra
     texts = [f"w{row} w{row + 1} w{30 + index}" for index in range(3) for row in range(size)]
     targets = np.stack([np.arange(questions) + index * size for index in range(3)], axis=1)
-    return Pool(
-        "planted",
-        XQuADR.metadata,
-        [f"w{row} w{40 + index}" for index in range(3) for row in range(questions)],
-        [code for code in LANGUAGES for _ in range(questions)],
-        np.tile(np.arange(questions), 3),
-        texts,
-        [code for code in LANGUAGES for _ in range(size)],
-        np.tile(targets, (3, 1)),
+    asked = pd.DataFrame(
+        {
+            "text": [f"w{row} w{40 + index}" for index in range(3) for row in range(questions)],
+            "language": np.repeat(LANGUAGES, questions),
+            "cluster": np.tile(np.arange(questions), 3),
+        }
     )
+    candidates = pd.DataFrame({"text": texts, "language": np.repeat(LANGUAGES, size)})
+    return Pool("planted", XQuADR.metadata, asked, candidates, np.tile(targets, (3, 1)))
 
 
 def spaces(pool, own=1.0, d=12):
@@ -84,14 +84,13 @@ def test_a_thinned_pool_has_one_answer_a_question_and_keeps_all_else():
     pool = planted(questions=19, extra=1)
     thin = thinned(pool, seed=1)
     assert (thin.targets >= 0).sum(axis=1).tolist() == [1] * 57
-    assert len(thin.texts) == 60 - 2 * 19
+    assert len(thin.candidates) == 60 - 2 * 19
+    texts, languages = thin.candidates["text"], thin.candidates["language"]
     answers = thin.targets.max(axis=1)
     for row, cluster in enumerate(thin.clusters):
-        assert thin.texts[answers[row]].startswith(f"w{cluster} ")
+        assert texts[answers[row]].startswith(f"w{cluster} ")
         assert len({answers[other] for other in np.flatnonzero(thin.clusters == cluster)}) == 1
-    counts = [
-        np.mean([thin.languages[row] == code for row in answers]) for code in ("eng-Latn", "deu-Latn", "fra-Latn")
-    ]
+    counts = [np.mean([languages[row] == code for row in answers]) for code in ("eng-Latn", "deu-Latn", "fra-Latn")]
     assert counts[0] > 0.4 and counts[0] > counts[2]
     assert np.isnan(values(thin, *spaces_of(thin))["same"]).any()
 
@@ -99,7 +98,7 @@ def test_a_thinned_pool_has_one_answer_a_question_and_keeps_all_else():
 def spaces_of(pool):
     rng = np.random.default_rng(0)
     return normalise(rng.standard_normal((len(pool.questions), 6))), normalise(
-        rng.standard_normal((len(pool.texts), 6))
+        rng.standard_normal((len(pool.candidates), 6))
     )
 
 
@@ -159,7 +158,7 @@ def test_every_arm_stands_in_table_and_figure(monkeypatch, workdir, tiny_model, 
 
 def test_a_pool_without_answers_in_the_own_language_has_a_table_and_no_figure(monkeypatch, workdir, tiny_model):
     pool = planted()
-    other = replace(pool, languages=["ita-Latn"] * len(pool.texts))
+    other = replace(pool, candidates=pool.candidates.assign(language="ita-Latn"))
     monkeypatch.setattr(front, "fits", lambda: {"": {}})
     monkeypatch.setattr(front, "lareqa_pool", lambda task, rows: other)
     found = ANALYSES["front"](Request(models=(str(tiny_model),), device="cpu", tasks=("MLQA-R",)))
