@@ -4,7 +4,6 @@ Stage 1 is compared with transformers' own loss over padded batches, stage 2 wit
 float32. The paper's shape takes about 100 GB. Memory is that of the activations which wait for the backward pass.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import finalize
@@ -125,13 +124,6 @@ class _Held:
     tensor: torch.Tensor
 
 
-def step_of(model: nn.Module, loss: Callable[[], torch.Tensor], dtype: torch.dtype, device: str) -> Step:
-    """A step, in mixed precision where the type is bfloat16."""
-    if dtype == torch.bfloat16:
-        return Step(model, loss, lambda: torch.autocast(device, torch.bfloat16))
-    return Step(model, loss)
-
-
 def memory_of(step: Step, device: str) -> dict[str, int]:
     """Peak bytes of activations that wait; on CUDA also the device's peak, weights included."""
     if device != "cpu":
@@ -168,7 +160,7 @@ def stage_two(
     model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
     columns = pairs_of_texts(model, PAIRS[shape], device)
     losses = [contrastive_loss(model, 0.05, mini) for mini in minis]
-    steps = [step_of(model, lambda loss=loss: loss(columns, None), dtype, device) for loss in losses]
+    steps = [Step(model, lambda loss=loss: loss(columns, None), dtype) for loss in losses]
     return lusifer, steps, lengths_of(columns)
 
 

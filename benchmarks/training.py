@@ -1,7 +1,6 @@
 """A training step without its optimizer, as the training benchmarks time it."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,17 +15,17 @@ Batch = list[dict[str, Any]]
 class Step:
     """Forward, loss and backward of a model; calling it returns the loss.
 
-    Gradients are set to zero before each step. ``autocast`` makes the context of the forward pass.
+    Gradients are set to zero before each step. The forward pass is in mixed precision where the type is bfloat16.
     """
 
-    def __init__(
-        self, model: nn.Module, loss: Callable[[], torch.Tensor], autocast: Callable[[], Any] = nullcontext
-    ) -> None:
-        self.model, self.loss, self.autocast = model.train(), loss, autocast
+    def __init__(self, model: nn.Module, loss: Callable[[], torch.Tensor], dtype: torch.dtype = torch.float32) -> None:
+        self.model, self.loss = model.train(), loss
+        device = next(model.parameters()).device.type
+        self.autocast = torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16)
 
     def __call__(self) -> float:
         self.model.zero_grad()
-        with self.autocast():
+        with self.autocast:
             loss = self.loss()
         loss.backward()
         return float(loss.detach())
