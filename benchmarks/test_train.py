@@ -20,8 +20,13 @@ from xalign_models.training.contrastive.training import add_lora, contrastive_lo
 CONFIG = ContrastiveConfig(dropout=0.0)  # so that both sides compute the same
 
 
-def contrastive_step(first: torch.nn.Module, device: str, cached: bool) -> tuple[Step, list[int]]:
-    """A model with LoRA in front of one batch of 32 pairs, and the tokens of its texts."""
+def contrastive_step(first: torch.nn.Module, device: str, cached: bool) -> tuple[Step, int, int]:
+    """A model with LoRA in front of one batch of 32 pairs, and the tokens and FLOPs of a step.
+
+    FLOPs are of the forward pass, and as much again for the gradient of the activations. Frozen weights need no
+    gradient, and that of LoRA's few weights is left out. The cached loss encodes once more.
+    """
+    weights = linear_weights(first.model)  # before LoRA is added
     pooling = Pooling(first.get_embedding_dimension(), pooling_mode="mean")
     model = SentenceTransformer(modules=[first, pooling, Normalize()], device=device)
     add_lora(model, CONFIG)
@@ -29,31 +34,22 @@ def contrastive_step(first: torch.nn.Module, device: str, cached: bool) -> tuple
     model.to(device)
     loss = contrastive_loss(model, ContrastiveConfig(dropout=0.0, batch_size=8, cached=cached))
     batch = pairs_of_texts(model, CONFIG.batch_size, device)
-    return Step(model, lambda: loss([dict(side) for side in batch], None)), lengths_of(batch)
-
-
-def step_flops(lengths: list[int], first: torch.nn.Module, weights: int, cached: bool) -> int:
-    """FLOPs of a step: forward, and as much again for the gradient of the activations.
-
-    Frozen weights need no gradient, and that of LoRA's few weights is left out. The cached loss encodes once more.
-    """
-    return (3 if cached else 2) * model_flops(lengths, first, weights)
+    lengths = lengths_of(batch)
+    flops = (3 if cached else 2) * model_flops(lengths, first, weights)
+    return Step(model, lambda: loss([dict(side) for side in batch], None)), sum(lengths), flops
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["in batch", "cached"])
 @pytest.mark.parametrize("shape", SMALL)
 @every_device
 def test_step(device, compare, report, tmp_path, shape, cached):
-    first = backbone(SMALL[shape], tmp_path)[0]
-    weights = linear_weights(first.model)  # before LoRA is added
-    ours, lengths = contrastive_step(first, device, cached)
-    theirs, _ = contrastive_step(Transformer(str(tmp_path)), device, cached)
+    ours, tokens, flops = contrastive_step(backbone(SMALL[shape], tmp_path)[0], device, cached)
+    theirs, *_ = contrastive_step(Transformer(str(tmp_path)), device, cached)
     pair = compare(ours, theirs, "sentence-transformers' module", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4)
     largest = float(theirs.gradient().abs().max())
     torch.testing.assert_close(ours.gradient() / largest, theirs.gradient() / largest, rtol=0, atol=1e-4)
-    flops = step_flops(lengths, first, weights, cached)
-    report(device, pair.seconds, sum(lengths), flops, pairs=CONFIG.batch_size, model=shape)
+    report(device, pair.seconds, tokens, flops, pairs=CONFIG.batch_size, model=shape)
 
 
 @pytest.mark.gpu
@@ -62,8 +58,7 @@ def test_step(device, compare, report, tmp_path, shape, cached):
 def test_step_of_a_shape(cuda, benchmark, report, profile, tmp_path, name, cached):
     """Published shapes in bfloat16 with random weights, and LoRA in float32."""
     first = shapes.build(shapes.SHAPES[name], tmp_path, cuda, torch.bfloat16)[0]
-    weights = linear_weights(first.model)  # before LoRA is added
-    step, lengths = contrastive_step(first, cuda, cached)
+    step, tokens, flops = contrastive_step(first, cuda, cached)
     torch.cuda.reset_peak_memory_stats()
 
     def timed() -> float:
@@ -75,8 +70,6 @@ def test_step_of_a_shape(cuda, benchmark, report, profile, tmp_path, name, cache
     profile(timed)
     if benchmark.disabled:
         return
-    report(
-        cuda, benchmark.stats.stats.median, sum(lengths), step_flops(lengths, first, weights, cached),
-        pairs=CONFIG.batch_size, dtype=torch.bfloat16, model=f"{name}, random weights",
-        peak_bytes=torch.cuda.max_memory_allocated(),
-    )  # fmt: skip
+    about = {"dtype": torch.bfloat16, "model": f"{name}, random weights"}
+    memory = torch.cuda.max_memory_allocated()
+    report(cuda, benchmark.stats.stats.median, tokens, flops, pairs=CONFIG.batch_size, peak_bytes=memory, **about)
