@@ -40,16 +40,16 @@ def mining_flops(queries: int, candidates: int, dim: int) -> int:
     return 2 * queries * candidates * dim
 
 
-def peak_flops(device: str, dtype: torch.dtype = torch.float32, size: int | None = None, repeats: int = 5) -> float:
+def peak_flops(device: str, dtype: torch.dtype) -> float:
     """FLOP/s of the fastest of a few square products of random data, with the library that encoding uses.
 
     On a CPU, the number of threads is that of the process.
     """
-    size = size or (1024 if device == "cpu" else 8192)
+    size = 1024 if device == "cpu" else 8192
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     with torch.no_grad(), onednn.Linear():
-        for _ in range(repeats + 1):  # the first warms up
+        for _ in range(6):  # the first warms up
             synchronise(device)
             start = time.perf_counter()
             linear(a, b)

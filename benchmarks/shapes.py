@@ -142,8 +142,8 @@ def texts_of(lengths: Sequence[int], seed: int = 0) -> list[str]:
     ]
 
 
-def mixed_texts(n: int, seed: int = 0) -> list[str]:
+def mixed_texts(n: int) -> list[str]:
     """Distinct texts of 1 to 200 words, most of them short, in random order."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(np.log(20), 0.9, n), 1, 200).astype(int)
     return [" ".join([WORDS[i % 1000], *rng.choice(WORDS, length - 1)]) for i, length in enumerate(lengths)]
