@@ -243,6 +243,19 @@ def compare(device, benchmark, note, pytestconfig) -> Callable[..., Pair]:
 
 
 @pytest.fixture
+def clocked(benchmark) -> Callable[..., tuple[Any, float]]:
+    """Time a function, and return its result and median seconds; those of its one call under --benchmark-disable."""
+
+    def run(function: Callable[[], Any], rounds: int = 1, warmup_rounds: int = 0) -> tuple[Any, float]:
+        start = time.perf_counter()
+        result = benchmark.pedantic(function, rounds=rounds, warmup_rounds=warmup_rounds)
+        whole = time.perf_counter() - start
+        return result, whole if benchmark.disabled else benchmark.stats.stats.median
+
+    return run
+
+
+@pytest.fixture
 def report(note) -> Callable[..., None]:
     """Note a model's speed and the share of the device's measured peak that it reaches."""
 

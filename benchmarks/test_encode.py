@@ -99,7 +99,7 @@ def test_real_corpus(device, against_plain, pytestconfig):
     ("length", "layers"), [(128, "eager"), (512, "eager"), ("mixed", "eager"), ("mixed", "compiled")]
 )
 @pytest.mark.parametrize("name", shapes.SHAPES)
-def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers):
+def test_shape(cuda, clocked, report, profile, tmp_path, name, length, layers):
     """A published shape in bfloat16: the device alone, the tokenizer alone, and both together."""
     shape = shapes.SHAPES[name]
     modules = shapes.build(shape, tmp_path, cuda, torch.bfloat16)
@@ -123,7 +123,7 @@ def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers)
 
     graphs = counters["stats"]["unique_graphs"]
     torch.cuda.reset_peak_memory_stats()
-    vectors = benchmark.pedantic(device, rounds=3, warmup_rounds=2)
+    vectors, seconds = clocked(device, rounds=3, warmup_rounds=2)
     assert (counters["stats"]["unique_graphs"] > graphs) == first.compiled
     memory = torch.cuda.max_memory_allocated()
     alone = np.concatenate([raw.forward([texts[i]]) for i in made[-1].rows[:8]])
@@ -132,9 +132,6 @@ def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers)
     tokens = sum(batch.real_tokens for batch in made)
     assert tokens == sum(batch.computed_tokens for batch in made) == sum(lengths)
     profile(device)
-    if benchmark.disabled:
-        return
-    seconds = benchmark.stats.stats.median
     start = time.perf_counter()
     raw.encode(texts)
     whole = time.perf_counter() - start
@@ -146,12 +143,11 @@ def test_shape(cuda, benchmark, report, profile, tmp_path, name, length, layers)
     )  # fmt: skip
 
 
-def test_tokenizer(benchmark, note, pytestconfig):
+def test_tokenizer(clocked, note, pytestconfig):
     """The host's work for the real multilingual-e5-small-q4: tokenise, sort and pack."""
     first = embedded_model(E5, "cpu")[0]
     texts = real_texts(pytestconfig.getoption("--bench-texts"))
-    made = benchmark.pedantic(
+    made, seconds = clocked(
         lambda: list(pipeline.batches(first, texts, "query: ", 2**26 // 384, "cpu")), rounds=3, warmup_rounds=1
     )
-    if not benchmark.disabled:
-        note(tokens_per_s=sum(batch.real_tokens for batch in made) / benchmark.stats.stats.median)
+    note(tokens_per_s=sum(batch.real_tokens for batch in made) / seconds)
