@@ -5,6 +5,7 @@ python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xalign_models import figures
-from xalign_models.atlas import KINDS, Atlas, Column, load_atlas
+from xalign_models.atlas import KINDS, Column, load_atlas
 from xalign_models.atlas.statistics import (
     ENGLISH,
     Levels,
@@ -37,33 +38,33 @@ LABELS = {"languages": "languages that the model names", "parameters": "paramete
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The values (models,) of a statistic of the models that have every language of a column, with their scores."""
+    """The values (models,) of a statistic of the multilingual models that have every language of a column.
 
-    atlas: Atlas
+    The scores are those of all models, of which ``multilingual`` marks these.
+    """
+
     scores: Levels
-    values: Float64
     multilingual: Mask
+    values: Float64
 
     def of(self, name: str) -> Float64:
         """A property of each model (models,); NaN if mteb's registry does not give it."""
-        return properties(self.atlas, self.scores, name)
+        return properties(load_atlas(), self.scores, name)[self.multilingual]
 
     @property
     def names(self) -> list[str]:
-        """Names of the multilingual models."""
-        return [model for model, keep in zip(self.scores.models, self.multilingual, strict=True) if keep]
+        """Names of the models."""
+        return list(compress(self.scores.models, self.multilingual))
 
     def correlation(self, name: str, about: str) -> dict[str, float]:
-        """The statistic's rank correlation with a property over multilingual models, with its interval."""
-        clusters = [organisation(model) for model in self.names]
-        result = association(self.of(about)[self.multilingual], self.values[self.multilingual], clusters)
-        return (
-            {f"{name}.{field.replace('models', 'n')}": value for field, value in vars(result).items()} if result else {}
-        )
+        """The statistic's rank correlation with a property, with its interval."""
+        result = association(self.of(about), self.values, [organisation(model) for model in self.names])
+        found = vars(result) if result else {}
+        return {f"{name}.{field.replace('models', 'n')}": value for field, value in found.items()}
 
     def distribution(self, name: str) -> dict[str, float]:
-        """The number of multilingual models, and where the statistic lies in them."""
-        values, organisations = self.values[self.multilingual], set(map(organisation, self.names))
+        """The number of models, and where the statistic lies in them."""
+        values, organisations = self.values, set(map(organisation, self.names))
         numbers = {"models": len(values), "median": np.median(values), "least": values.min(), "most": values.max()}
         numbers |= {"positive": (values > 0).sum(), "organisations": len(organisations)}
         return {f"{name}.{key}": float(value) for key, value in numbers.items()}
@@ -73,7 +74,8 @@ def measure(task: str | Column, statistic: str, scale: float = 100) -> Measured:
     """A statistic on a task's newest column, or on a column; in points, or times ``scale``."""
     atlas = load_atlas()
     scores = levels(atlas, atlas.column(task) if isinstance(task, str) else task)
-    return Measured(atlas, scores, scale * summarise(scores)[statistic], multilingual(scores))
+    chosen = multilingual(scores)
+    return Measured(scores, chosen, scale * summarise(scores)[statistic][chosen])
 
 
 @cache
@@ -131,8 +133,7 @@ def draw() -> dict[str, Figure]:
 
 def _against(axis: Axes, measured: Measured, about: str, **options: Any) -> None:
     """Multilingual models' values against a property from the registry; parameters on a scale such as 118M, 1B."""
-    x, y = measured.of(about)[measured.multilingual], measured.values[measured.multilingual]
-    figures.draw_points(axis, x, y, **options)
+    figures.draw_points(axis, measured.of(about), measured.values, **options)
     if about == "parameters":
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1e9:g}B" if value >= 1e9 else f"{value / 1e6:g}M")
@@ -145,13 +146,11 @@ def _directions() -> Figure:
     rows = np.array([column.row[model] for model in measure(BELEBELE, "level").names])
     places = np.array([place for place, language in enumerate(column.languages) if language != ENGLISH])
     into, leaving = (
-        100 * column.scores[np.ix_(rows, places, np.array([KINDS.index(kind)]))][:, :, 0].mean(axis=1)
+        100 * column.scores[..., KINDS.index(kind)][np.ix_(rows, places)].mean(axis=1)
         for kind in ("english_into", "english_from")
     )
-    order, title = (
-        np.argsort(into + leaving),
-        "English questions find passages in a language more often than the reverse",
-    )
+    order = np.argsort(into + leaving)
+    title = "English questions find passages in a language more often than the reverse"
     labels = f"{len(order)} models, by their mean", "nDCG@10, mean of 121 languages (%)"
     figure, axis = figures.plot(title, *labels, height=4.6)
     x = np.arange(len(order))
