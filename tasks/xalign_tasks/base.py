@@ -258,9 +258,8 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
         if folder is not None:
             save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
-        return {
-            subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets & scores.keys())
-        }
+        main = self.metadata.main_score
+        return {name: {**scores[name], "main_score": scores[name][main]} for name in sorted(subsets & scores.keys())}
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
@@ -271,8 +270,3 @@ def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
     if hasattr(unscaled, "tail"):
         unscaled.tail = [module for module in unscaled.tail if not isinstance(module, Normalize)]
     return unscaled
-
-
-def with_main(scores: dict[str, float], main: str) -> dict[str, float]:
-    """The scores with mteb's ``main_score``."""
-    return {**scores, "main_score": scores[main]}

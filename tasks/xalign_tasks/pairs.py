@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import NAMES, Measures
-from xalign_models.ranking.pairs import BUDGET, LanguageVectors, Pair, Sides, all_pairs
+from xalign_models.ranking.pairs import LanguageVectors, Pair, Sides, all_pairs
 from xalign_models.ranking.ranks import AnyRanks
 from xalign_tasks.base import CorpusTask, Scoring
 
@@ -93,12 +93,7 @@ def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | Non
 
 
 def scored_pairs(
-    task: CorpusTask,
-    scoring: Scoring,
-    subsets: set[str],
-    sides: Callable[[str], Sides],
-    shape: tuple[int, int],
-    budget: int = BUDGET,
+    task: CorpusTask, scoring: Scoring, subsets: set[str], sides: Callable[[str], Sides], shape: tuple[int, int]
 ) -> Iterator[RankedSubset]:
     """Ranks of ordered pairs ``a-b``: one score matrix serves both directions, on the GPU if the model is there.
 
@@ -108,7 +103,6 @@ def scored_pairs(
         subsets: Ordered pairs, ``deu_Latn-eng_Latn``.
         sides: Encodes a language; called once per needed language.
         shape: (s, n) of the ranks of a direction.
-        budget: Bytes of vectors in memory; the rest is in a temporary file.
 
     Yields:
         Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
@@ -120,7 +114,7 @@ def scored_pairs(
     log_file = RankLog(log_path(scoring.folder, name), identity, shape, len(NAMES) if shape[0] == 1 else 0)
     finished = log_file.read()
     remaining = [pair for pair in pairs if pair not in finished]
-    vectors = LanguageVectors(budget)
+    vectors = LanguageVectors()
     for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)
     device = str(getattr(getattr(model, "raw", None), "device", "cpu"))

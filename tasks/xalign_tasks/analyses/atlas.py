@@ -71,12 +71,8 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
             for about in PROPERTIES:
                 result = association(properties(atlas, of, about)[chosen], values[chosen], clusters[chosen].tolist())
                 if result is not None:
-                    yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
-                        "rho": result.rho,
-                        "low": result.low,
-                        "high": result.high,
-                        "count": result.models,
-                    }
+                    found = {"rho": result.rho, "low": result.low, "high": result.high, "count": result.models}
+                    yield {"column": column.label, "models": whom, "statistic": name, "property": about, **found}
 
 
 def short(model: str) -> str:
