@@ -7,16 +7,15 @@ The paper counts 123 data sets; its tables name 124.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from xalign_models.errors import ResultsError
 from xalign_models.tables.board import Board, Cell, Row
+from xalign_tasks.facts import rows
 
 if TYPE_CHECKING:
     from xalign_models.results.reading import Results, TaskScores
@@ -35,7 +34,7 @@ _PEARSON = {"cosine_spearman": "cosine_pearson"}
 class DataSet:
     """A data set of a language: its name and type of task in the paper, and mteb's task, split and main score.
 
-    Its score is the mean over the subsets; the published ones are pairs of column and percent.
+    Its score is the mean over the subsets; the published ones are in percent, one for each of the paper's columns.
     """
 
     name: str
@@ -44,7 +43,7 @@ class DataSet:
     split: str
     metric: str
     subsets: tuple[str, ...]
-    published: tuple[tuple[str, float], ...]
+    published: tuple[float, ...]
 
     def cell(self, table: TaskScores, metric: str) -> Cell | None:
         """The mean over the scored subsets in percent; None without scored subsets."""
@@ -60,19 +59,17 @@ class DataSet:
     @property
     def printed(self) -> dict[str, Cell]:
         """The published scores by column of a board."""
-        return {column: Cell(value) for column, (_, value) in zip(PRINTED, self.published, strict=True)}
+        return {column: Cell(value) for column, value in zip(PRINTED, self.published, strict=True)}
 
 
 @cache
 def data_sets() -> dict[str, tuple[DataSet, ...]]:
     """The data sets of each benchmark by its name, ``XAlign(LUSIFER, te)`` and the like."""
     by_benchmark: dict[str, list[DataSet]] = {}
-    with files(__package__).joinpath("lusifer_benchmark.tsv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            published = tuple((column, float(row[column])) for column in PUBLISHED)
-            subsets = tuple(row["subsets"].split(","))
-            data = DataSet(row["name"], row["category"], row["task"], row["split"], row["metric"], subsets, published)
-            by_benchmark.setdefault(f"XAlign(LUSIFER, {row['language']})", []).append(data)
+    for language, name, category, task, split, metric, *published, subsets in rows("lusifer_benchmark.tsv"):
+        of_paper = tuple(map(float, published))
+        data = DataSet(name, category, task, split, metric, tuple(subsets.split(",")), of_paper)
+        by_benchmark.setdefault(f"XAlign(LUSIFER, {language})", []).append(data)
     return {name: tuple(members) for name, members in by_benchmark.items()}
 
 
@@ -93,11 +90,11 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
         raise ResultsError(f"Unknown benchmark {benchmark!r}; known are {', '.join(data_sets())}.")
     members = data_sets()[benchmark]
     chosen = _models(results, benchmark, members, models)
-    rows = {data: dict(_rows(results, data, chosen)) for data in members}
+    by_data = {data: dict(_rows(results, data, chosen)) for data in members}
     columns = [*chosen, *PRINTED]
-    cells = [{**rows[data][data.metric].cells, **data.printed} for data in members]
+    cells = [{**by_data[data][data.metric].cells, **data.printed} for data in members]
     mean = Row("", "mean", "mean", _mean(cells, columns))
-    shown = [mean, *(row for data in members for row in rows[data].values())]
+    shown = [mean, *(row for data in members for row in by_data[data].values())]
     return Board("data set", columns, shown, _legend(shown))
 
 
