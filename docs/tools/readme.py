@@ -40,7 +40,7 @@ def board() -> str:
 
 def figure(target: Path) -> None:
     """Draw the pool of answers before and after LSAR, in the plane of ``xalign analyse scatter``."""
-    from xalign_models.figures import COLOURS, MARKERS, canvas, styled
+    from xalign_models.figures import COLOURS, MARKERS, canvas, save, styled
     from xalign_models.languages import display_name
 
     points = pd.read_csv(ROOT / ANALYSES / "scatter-points.csv").query("projection == 'PCA'")
@@ -59,8 +59,7 @@ def figure(target: Path) -> None:
             axis.set_aspect("equal", adjustable="datalim")
         handles, labels = axes[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels), markerscale=1.8)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        drawing.savefig(target, metadata={"Date": None})
+    save(drawing, target.parent, target.stem)
 
 
 def main() -> None:
