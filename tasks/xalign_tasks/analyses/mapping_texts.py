@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,38 +20,37 @@ from xalign_models.specs import digest
 
 HUB = "Fumika/Wikinews-multilingual"
 FOLDER = "wikinews"
+PARTS = 5
+"""One in ``PARTS`` pairs of a text for fitting is held out."""
+Sides = tuple[list[str], list[str]]
 _SENTENCE_END = re.compile(r"""[.!?…]["'”’»)\]]*(?=\s)|[。！？।۔]["'”’»」』）]*""")
 
 
-@dataclass(frozen=True)
-class WikiNews:
-    """Articles by event and language.
+News = Mapping[Any, Mapping[str, tuple[str, str]]]
+"""Articles: event (pageid) to canonical code to (title, text); the text may be empty."""
 
-    Attributes:
-        articles: Event (pageid) to canonical code to (title, text); the text may be empty.
+
+def titles(news: News, language: str) -> Sides:
+    """Titles of the same events in the language and in English, row by row: the paper's WN."""
+    return _sides([(event[language][0], event[ENGLISH][0]) for event in _in_both(news, language)])
+
+
+def halves(news: News, language: str) -> Sides:
+    """Lower halves of the articles in the language, and their English titles: the paper's WN-text.
+
+    Articles without text, or with a single sentence, are left out.
     """
+    rows = ((lower_half(event[language][1]), event[ENGLISH][0]) for event in _in_both(news, language))
+    return _sides([row for row in rows if row[0]])
 
-    articles: Mapping[Any, Mapping[str, tuple[str, str]]]
 
-    def titles(self, language: str) -> tuple[list[str], list[str]]:
-        """Titles of the same events in the language and in English, row by row: the paper's WN."""
-        return _sides([(event[language][0], event[ENGLISH][0]) for event in self._in_both(language)])
+def _in_both(news: News, language: str) -> list[Mapping[str, tuple[str, str]]]:
+    return [event for event in news.values() if ENGLISH in event and language in event]
 
-    def halves(self, language: str) -> tuple[list[str], list[str]]:
-        """Lower halves of the articles in the language, and their English titles: the paper's WN-text.
 
-        Articles without text, or with a single sentence, are left out.
-        """
-        rows = ((lower_half(event[language][1]), event[ENGLISH][0]) for event in self._in_both(language))
-        return _sides([row for row in rows if row[0]])
-
-    def _in_both(self, language: str) -> list[Mapping[str, tuple[str, str]]]:
-        return [event for event in self.articles.values() if ENGLISH in event and language in event]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Sha256 (hex) of all titles and texts."""
-        return digest(sorted((str(event), sorted(by_code.items())) for event, by_code in self.articles.items()))
+def fingerprint(news: News) -> str:
+    """Sha256 (hex) of all titles and texts."""
+    return digest(sorted((str(event), sorted(by_code.items())) for event, by_code in news.items()))
 
 
 def lower_half(text: str) -> str:
@@ -61,7 +60,7 @@ def lower_half(text: str) -> str:
     return text[min(ends, key=lambda end: abs(2 * end - len(text))) :].strip() if ends else ""
 
 
-def gather(rows: Iterable[Mapping[str, Any]]) -> WikiNews:
+def gather(rows: Iterable[Mapping[str, Any]]) -> News:
     """Articles from rows with ``pageid``, ``lang`` (Wikipedia's code), ``title`` and ``text`` (one or its paragraphs).
 
     The first article of an event in a language counts; languages that have no two-letter code are left out.
@@ -76,10 +75,10 @@ def gather(rows: Iterable[Mapping[str, Any]]) -> WikiNews:
         joined = " ".join(text if isinstance(text, str) else map(str, text))
         if row["title"]:
             articles.setdefault(row["pageid"], {}).setdefault(language, (row["title"], joined))
-    return WikiNews(articles)
+    return articles
 
 
-def open_wikinews() -> WikiNews:
+def open_wikinews() -> News:
     """The published data set: from ``wikinews/`` under ``$XALIGN_DATA`` (its json or parquet files), else the hub's.
 
     Raises:
@@ -101,12 +100,6 @@ def open_wikinews() -> WikiNews:
     if missing := {"pageid", "lang", "title", "text"} - set(table.column_names):
         raise DataError(f"{source} has no column {', '.join(sorted(missing))}; it is not {HUB}.")
     return gather(table)
-
-
-PARTS = 5
-"""One in ``PARTS`` pairs of a text for fitting is held out."""
-
-Sides = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -157,9 +150,9 @@ def open_texts() -> tuple[list[MappingText], list[str]]:
 
 def _news_texts() -> list[MappingText]:
     news = open_wikinews()
-    languages = frozenset[str]().union(*news.articles.values()) - {ENGLISH}
-    readers = {"WN": news.titles, "WN-text": news.halves}
-    return [MappingText(name, languages, read, False, news.fingerprint) for name, read in readers.items()]
+    languages = frozenset[str]().union(*news.values()) - {ENGLISH}
+    readers = {"WN": partial(titles, news), "WN-text": partial(halves, news)}
+    return [MappingText(name, languages, read, False, fingerprint(news)) for name, read in readers.items()]
 
 
 def _of_corpus(name: str, corpus: Corpus, *, fitted_on: bool) -> MappingText:

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from xalign_models.errors import DataError
-from xalign_tasks.analyses.mapping_texts import gather, lower_half, open_wikinews
+from xalign_tasks.analyses.mapping_texts import fingerprint, gather, halves, lower_half, open_wikinews, titles
 
 ROWS = [
     {"pageid": 1, "lang": "en", "title": "Rain", "text": "It rained."},
@@ -41,10 +41,10 @@ def test_lower_half(text, half):
 
 def test_titles_and_halves_are_paired_by_event():
     news = gather(ROWS)
-    assert news.titles("deu-Latn") == (["Regen", "Schnee"], ["Rain", "Snow"])
-    assert news.halves("deu-Latn") == (["Dann nicht mehr."], ["Rain"])
-    assert news.titles("fra-Latn") == ([], [])
-    assert news.fingerprint == gather(ROWS).fingerprint != gather(ROWS[:2]).fingerprint
+    assert titles(news, "deu-Latn") == (["Regen", "Schnee"], ["Rain", "Snow"])
+    assert halves(news, "deu-Latn") == (["Dann nicht mehr."], ["Rain"])
+    assert titles(news, "fra-Latn") == ([], [])
+    assert fingerprint(news) == fingerprint(gather(ROWS)) != fingerprint(gather(ROWS[:2]))
 
 
 def test_a_local_copy_is_read(workdir, monkeypatch):
@@ -58,7 +58,7 @@ def test_a_local_copy_is_read(workdir, monkeypatch):
         for row in ROWS
     ]
     (folder / "articles.jsonl").write_text("\n".join(lines))
-    assert open_wikinews().titles("deu-Latn") == gather(ROWS).titles("deu-Latn")
+    assert titles(open_wikinews(), "deu-Latn") == titles(gather(ROWS), "deu-Latn")
     (folder / "articles.jsonl").write_text('{"pageid": 1, "heading": "x"}\n')
     with pytest.raises(DataError, match="has no column lang, text, title"):
         open_wikinews()
