@@ -2,13 +2,13 @@
 
 import json
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -188,27 +188,20 @@ def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
 
 @dataclass(frozen=True)
 class Pair:
-    """Results and times of the two sides of a comparison.
-
-    Attributes:
-        ours: Result of our side.
-        theirs: Result of the alternative.
-        seconds: Median time of ours; nan under ``--benchmark-disable``.
-        ratio: Median over the rounds of the alternative's time divided by ours; above 1, ours is faster.
-        work: The same ratio of processor time over all threads, which other processes hardly disturb.
-    """
+    """Results of both sides of a comparison, and the median time of ours; nan under ``--benchmark-disable``."""
 
     ours: Any
     theirs: Any
     seconds: float
-    ratio: float
-    work: float
 
 
 @pytest.fixture
 def compare(device, benchmark, note, pytestconfig) -> Callable[..., Pair]:
-    """Time two functions in turns in one process, so that both meet the same noise, and note the median ratio."""
+    """Time two functions in turns in one process, so that both meet the same noise, and note the median ratio.
 
+    The ratio of a round is the alternative's time divided by ours; above 1, ours is faster. The same ratio of processor
+    time over all threads is noted, too, which other processes hardly disturb.
+    """
     quick = pytestconfig.getoption("--quick")
 
     def clock(function: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -230,14 +223,12 @@ def compare(device, benchmark, note, pytestconfig) -> Callable[..., Pair]:
             timed, setup=lambda: alternative.append(clock(theirs)), rounds=rounds, warmup_rounds=1
         )
         if benchmark.disabled:
-            return Pair(result, alternative[-1][0], float("nan"), float("nan"), float("nan"))
+            return Pair(result, alternative[-1][0], float("nan"))
         pairs = list(zip(own[1:], alternative[1:], strict=True))  # the first warms up
         ratios = sorted(b[1] / a[1] for a, b in pairs)
         work = [b[2] / a[2] for a, b in pairs]
-        seconds = statistics.median(a[1] for a, _ in pairs)
-        pair = Pair(result, alternative[-1][0], seconds, statistics.median(ratios), statistics.median(work))
-        note(ratio=pair.ratio, against=against, ratios=ratios, processor_ratio=pair.work, processor_ratios=work)
-        return pair
+        note(ratio=median(ratios), against=against, ratios=ratios, processor_ratio=median(work), processor_ratios=work)
+        return Pair(result, alternative[-1][0], median(a[1] for a, _ in pairs))
 
     return run
 
