@@ -1,6 +1,7 @@
-"""Whether LiRA's actor picks the better translation: a reference among corruptions, or the best of its own by chrF."""
+"""What LiRA's actor picks: a reference among corruptions, the best of its translations by chrF, a translator."""
 
 import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -14,15 +15,31 @@ from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
+from xalign_models.evaluation.recording import task_texts
+from xalign_models.evaluation.run import make_task
+from xalign_models.generation.journal import batched
 from xalign_models.generation.translators.lookup import Corruption, corrupt
-from xalign_models.languages import display_name
+from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
+from xalign_models.training.lira.data import with_prompts
 from xalign_models.training.lira.module import LiRA
 from xalign_models.training.lira.run import open_lira
 from xalign_tasks.analyses.base import Study
 
 CORPUS, ROWS, SEED = "flores", 100, 0
 LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
+TASKS, BATCH = ("STS17CrossLingual",), 512
+
+
+def models(request: Request) -> Iterator[tuple[str, str, LiRA]]:
+    """Name, title and module of each requested LiRA, one at a time, on the requested device.
+
+    Raises:
+        ModelError: No model is named, or a model is not a LiRA.
+    """
+    for name in request.named():
+        module = open_lira(Path(name))
+        yield name, Path(name).resolve().name, module.to(request.device) if request.device else module
 
 
 def analyse(request: Request) -> Findings:
@@ -31,10 +48,7 @@ def analyse(request: Request) -> Findings:
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS
     study = Study()
-    for name in request.named():
-        module, title = open_lira(Path(name)), Path(name).resolve().name
-        if request.device:
-            module.to(request.device)
+    for _, title, module in models(request):
         pairs = {code: corpus.pair(code) for code in languages}
         sides = {code: (texts[:rows], english[:rows]) for code, (texts, english) in pairs.items()}
         for code, (texts, english) in sides.items():
@@ -118,4 +132,73 @@ def draw(table: pd.DataFrame) -> Figure:
     axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
     axis.set_ylim(0, 100)
     axis.legend()
+    return figure
+
+
+def analyse_translators(request: Request) -> Findings:
+    """Shares of the actor's choices among the texts that have at least two candidates, by translator: LiRA's Figure 10.
+
+    Raises:
+        ModelError: No model is named, or a model is not a LiRA.
+        DataError: A task's data or translations are missing, or no text has two candidates.
+    """
+    study = Study()
+    for task in request.tasks or TASKS:
+        texts = with_prompts(task_texts(task, request.languages))
+        texts = [(text, code) for text, code in texts if code not in (ENGLISH, None)]
+        study.data[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
+        for name, title, module in models(request):
+            rows = pd.DataFrame(choices(module, texts))
+            if rows.empty:
+                raise DataError(f"{name}: no text of {task} has two candidates; translate it by two translators.")
+            study.add("shares", shares(rows), model=title, task=task)
+    study.figures["shares"] = draw_shares(pd.concat(study.tables["shares"], ignore_index=True))
+    return study.findings(
+        "Texts with fewer than two different translations are left out: the actor has no choice there.",
+        "Among equal translations, the first translator's counts.",
+    )
+
+
+def choices(module: LiRA, texts: Sequence[LanguageText]) -> Iterator[dict[str, object]]:
+    """Language and chosen translator of each text that has at least two different candidates."""
+    names = [str(one.translator.spec) for one in module.source.translations]
+    source = CandidateSource(module.source.translations, module.source.scores, online=False)
+    for part in batched(texts, BATCH):
+        batch, languages = zip(*part, strict=True)
+        candidates = source(batch, languages)
+        best = module.actor_choice(batch, candidates).log_probabilities.argmax(dim=1)
+        for row, language in enumerate(languages):
+            places = candidates.mask[row].nonzero()[:, 0].tolist()
+            written = [candidates.texts[row][place] for place in places]
+            if len(set(written)) > 1:
+                first = places[written.index(candidates.texts[row][int(best[row])])]
+                yield {"language": language, "translator": names[first]}
+
+
+def shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Percentages by translator, a row per language, and the mean of several."""
+    counts = pd.crosstab(rows["language"], rows["translator"])
+    percent = 100 * counts.div(counts.sum(axis=1), axis=0)
+    if len(percent) > 1:
+        percent.loc["mean"] = percent.mean()
+    tidy = percent.reset_index().melt(id_vars="language", var_name="translator", value_name="taken")
+    totals = counts.sum(axis=1).to_dict()
+    return tidy.assign(texts=[totals.get(language, len(rows)) for language in tidy["language"]])
+
+
+@figures.styled()
+def draw_shares(table: pd.DataFrame) -> Figure:
+    """Stacked bars, one for each model, task and language."""
+    keys = ["model", "task", "language"]
+    wide = table.pivot_table(index=keys, columns="translator", values="taken", sort=False, fill_value=0.0)
+    figure, axis = figures.plot("The translators that the actor takes", "texts, in %", "", width=9.0)
+    left, places = np.zeros(len(wide)), range(len(wide))
+    for index, translator in enumerate(wide.columns):
+        axis.barh(places, wide[translator], left=left, color=figures.look(index)["color"], label=translator)
+        left = left + wide[translator].to_numpy()
+    names = [(*others, "mean" if code == "mean" else display_name(code)) for *others, code in wide.index]
+    axis.set_yticks(places, map(", ".join, names))
+    axis.invert_yaxis()
+    axis.set_xlim(0, 100)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=1)
     return figure

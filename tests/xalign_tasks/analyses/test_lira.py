@@ -22,7 +22,7 @@ from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
 from xalign_models.training.lira.module import LiRA
-from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
+from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences
 from xalign_tasks.analyses.base import statistics
 from xalign_tasks.analyses.deviation import bound_printed, bound_safe
 from xalign_tasks.analyses.sentences import Sentences
@@ -224,10 +224,10 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in longer))
     run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
     texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
-    monkeypatch.setattr(translators, "task_texts", lambda *_: texts)
+    monkeypatch.setattr(selection, "task_texts", lambda *_: texts)
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
-    monkeypatch.setattr(translators, "make_task", lambda *_: task)
-    monkeypatch.setattr(translators, "BATCH", 5)
+    monkeypatch.setattr(selection, "make_task", lambda *_: task)
+    monkeypatch.setattr(selection, "BATCH", 5)
     found = ANALYSES["translators"](Request(("two",), tasks=("Made-up",)))
     table = found.tables["shares"]
     german = table[table["language"] == "deu-Latn"].set_index("translator")
@@ -245,8 +245,8 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
 
 def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
-    monkeypatch.setattr(translators, "make_task", lambda *_: task)
-    monkeypatch.setattr(translators, "task_texts", lambda *_: [("only", "eng-Latn")])
+    monkeypatch.setattr(selection, "make_task", lambda *_: task)
+    monkeypatch.setattr(selection, "task_texts", lambda *_: [("only", "eng-Latn")])
     with pytest.raises(DataError, match="no text of Made-up has two candidates"):
         ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
 
