@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from torch import nn
 
+from xalign_models import assets, corpora
+from xalign_models.backbones.loading import open_backbone
+from xalign_models.languages import canonical
+from xalign_models.models.catalogue import BACKBONES
+
 LANGUAGES = "de el en es hi ru th tr vi zh".split()
 
 
 def require(*names: str) -> None:
     """Skip unless these assets are installed."""
-    try:
-        from xalign_models import assets
-    except ImportError as error:
-        pytest.skip(f"{error.name} is not installed")
     for name in names:
         if assets.where(name) is None:
             pytest.skip(f"the asset {name} is not installed; run: xalign assets install {name}")
@@ -26,17 +27,12 @@ def require(*names: str) -> None:
 def embedded_model(asset: str, device: str, backbone: str = "") -> list[nn.Module]:
     """The modules of an installed model, as the backbone of that name or of the asset's own name."""
     require(asset)
-    from xalign_models.backbones.loading import open_backbone
-    from xalign_models.models.catalogue import BACKBONES
-
     return list(open_backbone(BACKBONES[backbone or asset]).modules(device))
 
 
 def interface_texts() -> list[str]:
     """Distinct interface strings, eight in each of twelve languages."""
     require("gettext")
-    from xalign_models import corpora
-
     columns = corpora.load("gettext:test")
     return list(dict.fromkeys(text for language in columns.languages for text in columns.texts(language)[:8]))
 
@@ -49,9 +45,6 @@ def real_texts(n: int) -> list[str]:
     root = os.environ.get("XALIGN_DATA")
     if root is None or not (paragraphs := Path(root) / "lareqa" / "xquad-r").is_dir():
         pytest.skip("$XALIGN_DATA does not point at the corpora")
-    from xalign_models import corpora
-    from xalign_models.languages import canonical
-
     columns = []
     for code in LANGUAGES:
         if code != "en":
