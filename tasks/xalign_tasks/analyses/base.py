@@ -88,11 +88,11 @@ def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
     return row
 
 
-def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], dict[str, str]]:
+def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], Study]:
     """The first sentences of FLORES-200's devtest in English and other languages, by default these and so many rows.
 
     Returns:
-        Language to sentences, row by row, English first; and the text's fingerprint by its name.
+        Language to sentences, row by row, English first; and a study with the text's fingerprint.
 
     Raises:
         DataError: The text is missing.
@@ -104,7 +104,7 @@ def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dic
     corpus = corpora.load("flores")
     sides = corpus.parallel((ENGLISH, *others)).items()
     texts = {code: sentences[: request.rows or rows] for code, sentences in sides}
-    return texts, {"flores": corpus.fingerprint(tuple(texts))}
+    return texts, Study({"flores": corpus.fingerprint(tuple(texts))})
 
 
 def scored(request: Request, task: str) -> dict[str, TaskScores]:

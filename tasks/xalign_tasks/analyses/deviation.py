@@ -52,8 +52,7 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is not a trained LiRA.
         DataError: There is no text to estimate C on.
     """
-    sentences = load_sentences(request, ROWS)
-    study = sentences.study()
+    sentences, study = load_sentences(request, ROWS)
     for name in request.named():
         module, title = open_lira(Path(name)), Path(name).resolve().name
         if not module.history:

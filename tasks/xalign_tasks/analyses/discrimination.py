@@ -9,7 +9,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.ranking.ranks import TIE
-from xalign_tasks.analyses.base import LANGUAGES, Study, embed, encoders, flores, slug
+from xalign_tasks.analyses.base import LANGUAGES, embed, encoders, flores, slug
 from xalign_tasks.perturbations import KINDS, perturbed
 
 ROWS = 400
@@ -18,8 +18,7 @@ ALL = "all"
 
 def analyse(request: Request) -> Findings:
     """Share of FLORES-200 sentences whose true translation beats a changed one, by language and kind of change."""
-    texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study(data)
+    texts, study = flores(request, LANGUAGES, ROWS)
     for model, encoder in encoders(request):
         frame = study.add("accuracy", discriminated(encoder, texts), model=model)
         study.figures[slug(model)] = draw(frame, model)

@@ -57,8 +57,7 @@ KINDS = ("token", "character")
 
 def analyse(request: Request) -> Findings:
     """Ratios ``||f(x) - f(x')|| / d(x, x')`` of texts and random edits of them, in tokens and in characters."""
-    sentences = load_sentences(request, ROWS)
-    study = sentences.study()
+    sentences, study = load_sentences(request, ROWS)
     for name in request.named():
         encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")

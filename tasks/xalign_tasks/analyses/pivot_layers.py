@@ -13,7 +13,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import BackboneSpec
-from xalign_tasks.analyses.base import LANGUAGES, Study, flores
+from xalign_tasks.analyses.base import LANGUAGES, flores
 from xalign_tasks.analyses.layers import vectors_by_layer
 
 
@@ -63,8 +63,7 @@ def analyse(request: Request) -> Findings:
         LanguageError: No language besides English.
         XAlignError: A model or the text is unavailable.
     """
-    texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study(data)
+    texts, study = flores(request, LANGUAGES, ROWS)
     for name in request.named():
         backbone = find_spec(name).backbone
         frame = study.add("layers", sweep(request, backbone, texts), model=backbone.name)

@@ -27,8 +27,7 @@ POLICIES = {"with special tokens": True, "without special tokens": False}
 
 def analyse(request: Request) -> Findings:
     """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths."""
-    sentences = load_sentences(request, ROWS)
-    study = sentences.study()
+    sentences, study = load_sentences(request, ROWS)
     for name in request.named():
         spec = find_spec(name)
         model = spec.name.removeprefix("xalign/").removeprefix("plain__")

@@ -17,7 +17,7 @@ from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.ranking.ranks import gold_ranks
-from xalign_tasks.analyses.base import Study, embed, encoders, flores
+from xalign_tasks.analyses.base import embed, encoders, flores
 
 LANGUAGES = tuple(canonical(code) for code in "de es ru ar zh hi tr sw".split())
 ROWS = 400
@@ -36,8 +36,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
 
 def analyse(request: Request) -> Findings:
     """P@1 on FLORES-200 with English, for each model as registered and under each variation."""
-    texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study(data)
+    texts, study = flores(request, LANGUAGES, ROWS)
     for name, (model, encoder) in zip(request.named(), encoders(request), strict=True):
         without_store = load_encoder(name, device=request.device)  # the store has vectors from larger batches
         precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(without_store, texts, batch_size=1)}

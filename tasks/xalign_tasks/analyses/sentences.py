@@ -18,34 +18,28 @@ PUBLISHED = "STS22 sentence1"
 
 @dataclass(frozen=True)
 class Sentences:
-    """Texts with the canonical codes of their languages, their origin, and a remark on the choice for readers."""
+    """Texts with the canonical codes of their languages, their origin and its revision."""
 
     name: str
     texts: list[str]
     languages: list[str]
     revision: str
-    note: str = ""
-
-    def study(self) -> Study:
-        """A study with the text's revision and the note."""
-        study = Study()
-        study.data[self.name] = self.revision
-        study.notes += [self.note] if self.note else []
-        return study
 
 
-def load_sentences(request: Request, rows: int) -> Sentences:
+def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
     """STS22's first sentences, as in the paper, if the hub is available, else STS17's; ``rows`` at most by default.
+
+    They come with a study that has the text's revision, and a note on the choice if it is STS17.
 
     Raises:
         DataError: Neither is available, or nothing in these languages.
     """
+    notes = []
     try:
         sentences = sts22_sentences()
     except (OSError, ValueError, DataError):
         sentences = sts17_sentences()
-        note = f"{PUBLISHED}, the paper's text, is unavailable here; {sentences.name} replaces it, so norms differ."
-        sentences = replace(sentences, note=note)
+        notes = [f"{PUBLISHED}, the paper's text, is unavailable here; {sentences.name} replaces it, so norms differ."]
     pairs = [
         (text, language)
         for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
@@ -56,7 +50,9 @@ def load_sentences(request: Request, rows: int) -> Sentences:
     count = request.rows or rows
     step = max(1, len(pairs) // count)
     texts, languages = zip(*pairs[::step][:count], strict=True)
-    return replace(sentences, texts=list(texts), languages=list(languages))
+    study = Study({sentences.name: sentences.revision})
+    study.notes += notes
+    return replace(sentences, texts=list(texts), languages=list(languages)), study
 
 
 def sts22_sentences() -> Sentences:

@@ -48,10 +48,10 @@ def test_statistics_are_numpys_by_name():
 
 
 def test_sentences_start_with_english_and_need_another_language(flores):
-    texts, data = read_flores(Request(languages=("deu-Latn", "eng-Latn"), rows=3), ("fra-Latn",), 5)
+    texts, study = read_flores(Request(languages=("deu-Latn", "eng-Latn"), rows=3), ("fra-Latn",), 5)
     assert {code: len(sentences) for code, sentences in texts.items()} == {"eng-Latn": 3, "deu-Latn": 3}
     assert list(texts) == ["eng-Latn", "deu-Latn"]
-    assert set(data) == {"flores"}
+    assert set(study.data) == {"flores"}
     assert len(read_flores(Request(), ("fra-Latn",), 5)[0]["fra-Latn"]) == 5
     with pytest.raises(LanguageError, match="besides English"):
         read_flores(Request(languages=("eng-Latn",)), ("fra-Latn",), 5)

@@ -23,7 +23,7 @@ from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
 from xalign_models.training.lira.module import LiRA
 from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences
-from xalign_tasks.analyses.base import statistics
+from xalign_tasks.analyses.base import Study, statistics
 from xalign_tasks.analyses.deviation import bound_printed, bound_safe
 from xalign_tasks.analyses.sentences import Sentences
 
@@ -33,9 +33,15 @@ TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Sentences:
     """Made-up sentences instead of STS22's."""
-    found = Sentences("made-up", TEXTS, ["eng-Latn"] * len(TEXTS), "local-1", "These are made up.")
+    found = Sentences("made-up", TEXTS, ["eng-Latn"] * len(TEXTS), "local-1")
+
+    def load(*_: object) -> tuple[Sentences, Study]:
+        study = Study({found.name: found.revision})
+        study.notes.append("These are made up.")
+        return found, study
+
     for module in (rkhs, lipschitz, deviation):
-        monkeypatch.setattr(module, "load_sentences", lambda request, rows: found)
+        monkeypatch.setattr(module, "load_sentences", load)
     return found
 
 
@@ -279,9 +285,9 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(sentences, "sts22_sentences", lambda: (_ for _ in ()).throw(OSError("no hub")))
     monkeypatch.setattr(sentences, "sts17_sentences", sts17)
-    found = sentences.load_sentences(Request(), 100)
-    assert found.texts == ["a", "b", "c"] and "is unavailable" in found.note
-    assert sentences.load_sentences(Request(languages=("deu-Latn",)), 100).texts == ["b"]
-    assert len(sentences.load_sentences(Request(rows=2), 100).texts) == 2
+    found, study = sentences.load_sentences(Request(), 100)
+    assert found.texts == ["a", "b", "c"] and "is unavailable" in study.notes[0] and study.data == {found.name: "1"}
+    assert sentences.load_sentences(Request(languages=("deu-Latn",)), 100)[0].texts == ["b"]
+    assert len(sentences.load_sentences(Request(rows=2), 100)[0].texts) == 2
     with pytest.raises(DataError, match="nothing in these languages"):
         sentences.load_sentences(Request(languages=("tha-Thai",)), 100)
