@@ -50,27 +50,25 @@ def cell(path: str, column: str, /, **where: object) -> float:
 
 def records(path: str) -> list[dict[str, str]]:
     """The rows of a CSV file, by column."""
-    return _records(ROOT / path)
+    return _content(ROOT / path)
 
 
 @cache
-def _records(path: Path) -> list[dict[str, str]]:
+def _content(path: Path) -> Any:
+    """The rows of a CSV file by column, the entries of a file of JSON lines, or the content of a JSON file."""
     with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        if path.suffix == ".csv":
+            return list(csv.DictReader(file))
+        return [json.loads(line) for line in file] if path.suffix == ".jsonl" else json.load(file)
 
 
 @source
 def value(path: str, *keys: str | int) -> float:
     """A number of a JSON file, by the keys that lead to it."""
-    content = _json(ROOT / path)
+    content = _content(ROOT / path)
     for key in keys:
         content = content[key]
     return float(content)
-
-
-@cache
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 _results = cache(read_results)
@@ -198,8 +196,7 @@ def fewest_languages() -> int:
 @source
 def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
     """The value of a key in a training's log, in the last line of this kind unless ``line`` names another."""
-    path = ROOT / "docs" / "results" / "training" / run / "training_log.jsonl"
-    logged = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    logged = _content(ROOT / "docs" / "results" / "training" / run / "training_log.jsonl")
     return [entry for entry in logged if entry.get("kind") == kind][line][key]
 
 
