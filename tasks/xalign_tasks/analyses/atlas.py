@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
-from xalign_models.atlas import Atlas, Column, load_atlas
+from xalign_models.atlas import Atlas, load_atlas
 from xalign_models.atlas.statistics import (
     MULTILINGUAL,
     PROPERTIES,
@@ -23,6 +23,7 @@ from xalign_models.atlas.statistics import (
     with_intervals,
 )
 from xalign_models.typology import family
+from xalign_tasks.analyses.base import Study
 
 NTREX, IN22, BELEBELE = "NTREXBitextMining", "IN22GenBitextMining", "BelebeleRetrieval"
 TASKS = (NTREX, IN22, BELEBELE, "MLQARetrieval", "STS17", "SIB200ClusteringS2S")
@@ -35,36 +36,26 @@ MODELS, GROUPS, RANKED = 14, 12, 25
 def analyse(request: Request) -> Findings:
     """Statistics of evenness, their correlations with size, dimension and date, and rank groups."""
     atlas = load_atlas()
-    measured = ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
-    columns = [(column, of) for column, of in measured if len(of.models) >= FEWEST]
-    frames = {
-        "associations": pd.DataFrame(row for column, of in columns for row in _associations(atlas, column, of)),
-        "ranks": pd.DataFrame(
-            {"column": column.label, **vars(ranked)}
-            for column, of in columns
-            for ranked in rank_groups(of.models, of.level)
-        ),
-        "statistics": pd.concat([_statistics(column, of) for column, of in columns], ignore_index=True),
-    }
     source = atlas.source
-    notes = (
+    study = Study({"public results": source["commit"]})
+    for column in atlas.columns:
+        if column.task not in TASKS or len((of := levels(atlas, column)).models) < FEWEST:
+            continue
+        study.add("associations", _associations(atlas, of), column=column.label)
+        study.add("ranks", map(vars, rank_groups(of.models, of.level)), column=column.label)
+        for name, (value, low, high) in with_intervals(of).items():
+            rows = pd.DataFrame({"model": of.models, "statistic": name, "value": value, "low": low, "high": high})
+            study.add("statistics", rows.dropna(subset="value"), column=column.label)
+    study.figures = draw_groups(atlas)
+    return study.findings(
         f"Source: {source['address']} at {source['commit'][:7]} ({source['date']}, {source['licence']}).",
         "A column is one task, one revision of its text and one metric; models of different columns are not compared.",
         f"Only models with every language of a column count. Multilingual: a level of {MULTILINGUAL:.0%} or more.",
         "Intervals of statistics resample languages, those of associations resample organisations; both are 95%.",
     )
-    return Findings(frames, draw_groups(atlas), notes, {"public results": source["commit"]})
 
 
-def _statistics(column: Column, of: Levels) -> pd.DataFrame:
-    parts = []
-    for name, (value, low, high) in with_intervals(of).items():
-        columns = {"statistic": name, "value": value, "low": low, "high": high}
-        parts.append(pd.DataFrame({"column": column.label, "model": of.models, **columns}))
-    return pd.concat(parts).dropna(subset="value")
-
-
-def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str, object]]:
+def _associations(atlas: Atlas, of: Levels) -> Iterator[dict[str, object]]:
     statistics, clusters = summarise(of), np.array([organisation(model) for model in of.models])
     for whom, chosen in (("all", np.full(len(of.models), True)), ("multilingual", multilingual(of))):
         for name, values in statistics.items():
@@ -72,7 +63,7 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
                 result = association(properties(atlas, of, about)[chosen], values[chosen], clusters[chosen].tolist())
                 if result is not None:
                     found = {"rho": result.rho, "low": result.low, "high": result.high, "count": result.models}
-                    yield {"column": column.label, "models": whom, "statistic": name, "property": about, **found}
+                    yield {"models": whom, "statistic": name, "property": about, **found}
 
 
 def short(model: str) -> str:
