@@ -1,7 +1,7 @@
 """The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import permutations, product
 from statistics import fmean
@@ -18,7 +18,7 @@ from xalign_models.languages import canonical, display_name, to_iso639_1
 from xalign_models.models.names import locate
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores, read_results
-from xalign_tasks.analyses.base import slug
+from xalign_tasks.analyses.base import Study, slug
 from xalign_tasks.isomorphism import STAGES
 from xalign_tasks.precision import pair_name
 
@@ -68,16 +68,17 @@ def analyse(request: Request) -> Findings:
     raw = {name.removeprefix("xalign/"): _scores(results[name, RAW], languages) for name in both}
     modes = set(map(_mode, names))
     shown = measured | {label: scores for label, scores in printed.items() if _mode(label) in modes}
-    return Findings(
-        tables={
-            "summary": _summary({"unit length": measured, "own length": raw, "": printed}),
-            **{f"precision-at-{k}": _matrices(shown, k, languages) for k in KS},
-            "directions": _directions(shown, languages),
-        },
-        figures={slug(label): _heat_maps(label, scores, languages) for label, scores in measured.items()},
-        notes=_notes(tables, raw, printed, [] if request.models else [name for name in scored if name not in names]),
-        data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
-    )
+    study = Study({f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()})
+    for length, models_of in (("unit length", measured), ("own length", raw), ("", printed)):
+        for label, scores in models_of.items():
+            study.add("summary", _gains(scores), model=label, **{"rows of the fit": length})
+    for (label, scores), k in product(shown.items(), KS):
+        if (ALL, ALL, _metric("after", k)) in scores:
+            study.add(f"precision-at-{k}", _matrix(scores, k, languages), model=label)
+    study.add("directions", _directions(shown, languages))
+    study.figures = {slug(label): _heat_maps(label, scores, languages) for label, scores in measured.items()}
+    left_out = [] if request.models else [name for name in scored if name not in names]
+    return study.findings(*_notes(tables, raw, printed, left_out))
 
 
 def _name(model: str, scored: Sequence[str]) -> str:
@@ -117,28 +118,19 @@ def _mode(name: str) -> str:
     return next((mode for mode in MODES if mode in name), "none")
 
 
-def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
-    rows = []
-    for length, label, scores in ((length, *model) for length, models in groups.items() for model in models.items()):
-        row: dict[str, Any] = {"model": label, "rows of the fit": length}
-        for k in sorted(KS):
-            before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
-            row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
-        rows.append(row)
-    return pd.DataFrame(rows).round(4)
+def _gains(scores: Scores) -> pd.DataFrame:
+    row: dict[str, float] = {}
+    for k in sorted(KS):
+        before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
+        row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
+    return pd.DataFrame([row]).round(4)
 
 
-def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) -> pd.DataFrame:
-    """The models' matrices one below the other, in the paper's form."""
+def _matrix(scores: Scores, k: int, languages: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The rows of a matrix in the paper's form."""
     head = {**_codes(languages), ALL: "Into X"}
-    rows = [
-        {"model": label, f"P@{k}": "From X" if query == ALL else head[query]}
-        | {head[searched]: _cell(scores, query, searched, k) for searched in head}
-        for label, scores in models.items()
-        if (ALL, ALL, _metric("after", k)) in scores
-        for query in head
-    ]
-    return pd.DataFrame(rows)
+    for query, name in {**head, ALL: "From X"}.items():
+        yield {f"P@{k}": name} | {head[searched]: _cell(scores, query, searched, k) for searched in head}
 
 
 def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
