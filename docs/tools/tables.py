@@ -25,8 +25,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import docs.tools.comparisons  # noqa: F401  # registers its functions
-from docs.tools.sources import SOURCES
+from docs.tools.comparisons import SOURCES  # all sources, its own among them
 
 _ARITHMETIC = {f.__name__: f for f in (abs, all, any, fmean, len, log, map, max, min, range, round, str, sum, zip)}
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
