@@ -1,4 +1,4 @@
-"""What LiRA's actor picks: a reference among corruptions, the best of its translations by chrF, a translator."""
+"""The translations that LiRA's actor picks: whether they are the better ones, and by which translator they are."""
 
 import random
 from collections.abc import Iterator, Sequence
