@@ -76,11 +76,11 @@ def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
     return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
 
 
-def project(vectors: Float32, seed: int = SEED) -> dict[str, Float64]:
+def project(vectors: Float32) -> dict[str, Float64]:
     """Rows (n, d) in the plane (n, 2): ``PCA``, and ``t-SNE`` by cosine."""
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    tsne = TSNE(perplexity=perplexity, metric="cosine", init="pca", random_state=seed)
-    return {"PCA": PCA(2, random_state=seed).fit_transform(vectors), "t-SNE": tsne.fit_transform(vectors)}
+    tsne = TSNE(perplexity=perplexity, metric="cosine", init="pca", random_state=SEED)
+    return {"PCA": PCA(2, random_state=SEED).fit_transform(vectors), "t-SNE": tsne.fit_transform(vectors)}
 
 
 def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
@@ -101,10 +101,8 @@ def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> 
 
 
 @figures.styled()
-def draw(
-    panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], meanings: Sequence[int], highlighted: int = 0
-) -> Figure:
-    """A row per projection, a column per model, a colour and a marker per label; one meaning large and connected.
+def draw(panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], meanings: Sequence[int]) -> Figure:
+    """A row per projection, a column per model, a colour and a marker per label; meaning 0 large and connected.
 
     ``panels`` has :func:`project`'s result by model, ``labels`` canonical codes or other text for the legend.
     """
@@ -112,7 +110,7 @@ def draw(
     group, meaning = np.asarray(labels), np.asarray(meanings)
     figure, axes = figures.canvas(len(hows), len(names), width=5 * len(names), height=0.6 + 4.4 * len(hows))
     for axis, (name, how) in zip(axes.T.ravel().tolist(), product(names, hows), strict=True):
-        plane, large = panels[name][how], meaning == highlighted
+        plane, large = panels[name][how], meaning == 0
         axis.plot(*np.concatenate([plane[large], plane[large][:1]]).T, color="#000000", linewidth=1, zorder=3)
         for index, label in enumerate(dict.fromkeys(labels)):
             look = {key: value for key, value in figures.look(index).items() if key != "linestyle"}
