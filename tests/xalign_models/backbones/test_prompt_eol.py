@@ -90,8 +90,8 @@ def make_lm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def spec_of(path: Path, mode: str = "en-prompts", **fields: Any) -> BackboneSpec:
-    spec = next(one for one in modes_of("lm", str(path), None, Dtype.FLOAT32) if one.name.endswith(mode))
-    return dataclasses.replace(spec, **fields)
+    spec = next(one for one in modes_of("lm", str(path)) if one.name.endswith(mode))
+    return dataclasses.replace(spec, **{"dtype": Dtype.FLOAT32, **fields})
 
 
 def encoder(spec: BackboneSpec, budget: int = 2048) -> RawEncoder:
