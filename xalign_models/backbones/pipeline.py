@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -73,20 +73,19 @@ def batches(first: Any, texts: Sequence[str], prompt: str, budget: int, device: 
 
     The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory.
     """
-    return ahead(_chunks(first, texts, prompt, budget, device, _packed if can_pack(first) else _padded))
+    make = _packed if can_pack(first) else _padded_rows if getattr(first, "graph", None) else _padded
 
+    def by_chunk() -> Iterator[Batch]:
+        start, size = 0, FIRST_CHUNK
+        while start < len(texts):
+            for batch in make(first, texts[start : start + size], prompt, budget):
+                features = batch.features
+                if device.startswith("cuda"):
+                    features = {k: v.pin_memory() if torch.is_tensor(v) else v for k, v in features.items()}
+                yield replace(batch, rows=start + batch.rows, features=features)
+            start, size = start + size, min(2 * size, CHUNK)
 
-def _chunks(
-    first: Any, texts: Sequence[str], prompt: str, budget: int, device: str, make: Callable[..., Iterator[Batch]]
-) -> Iterator[Batch]:
-    start, size = 0, FIRST_CHUNK
-    while start < len(texts):
-        for batch in make(first, texts[start : start + size], prompt, budget):
-            features = batch.features
-            if device.startswith("cuda"):
-                features = {k: v.pin_memory() if torch.is_tensor(v) else v for k, v in features.items()}
-            yield replace(batch, rows=start + batch.rows, features=features)
-        start, size = start + size, min(2 * size, CHUNK)
+    return ahead(by_chunk())
 
 
 def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
@@ -102,9 +101,6 @@ def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
 
 
 def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
-    if getattr(first, "graph", None):
-        yield from _padded_rows(first, texts, prompt, budget)
-        return
     lengths = token_counts(first, texts, prompt)
     for group in token_budget_batches(lengths, budget):
         features = first.preprocess([texts[i] for i in group], prompt=prompt or None)
