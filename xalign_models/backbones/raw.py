@@ -136,17 +136,15 @@ class RawEncoder:
         if not isinstance(prompt, str):
             return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]
-        first: dict[bytes, int] = {}  # digest -> its first text, in the order of the texts
-        for number, digest in enumerate(keys):
-            first.setdefault(digest, number)
-        known: dict[bytes, Any] = dict.fromkeys(first)
+        by_key = dict(zip(keys, texts, strict=True))
+        known: dict[bytes, Any] = dict.fromkeys(by_key)
         if self.store is not None:
-            known = dict(zip(first, self.store.get(self.namespace, list(first)), strict=True))
+            known = dict(zip(by_key, self.store.get(self.namespace, list(by_key)), strict=True))
         missing = [digest for digest, vector in known.items() if vector is None]
         self.counts.requested += len(texts)
         self.counts.encoded += len(missing)
         if missing:
-            self.encode_missing(missing, [texts[first[digest]] for digest in missing], prompt, known, progress)
+            self.encode_missing(missing, [by_key[digest] for digest in missing], prompt, known, progress)
         return np.stack([known[digest] for digest in keys])
 
     def _encode_by_prompt(
