@@ -47,7 +47,9 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
     """
     missing = [name for name in info["missing_keys"] if not _MISSING.fullmatch(name)]
     unexpected = [name for name in info["unexpected_keys"] if not _UNEXPECTED.fullmatch(name)]
-    unexpected = [name for name in unexpected if layers is None or not _is_later(name, layers)]
+    if layers is not None:
+        numbers = {name: _LAYER.search(f".{name}") for name in unexpected}
+        unexpected = [name for name, number in numbers.items() if number is None or int(number[1]) < layers]
     problems = [
         *([f"it lacks {_some(missing)}"] if missing else []),
         *([f"it has {_some(unexpected)}, which the model lacks"] if unexpected else []),
@@ -148,11 +150,6 @@ def require_types(model: Inspected, folder: str = "") -> None:
                 raise ModelError(
                     f"The checkpoint {model.label} does not fit its configuration: {name} is of type {header.dtype}."
                 )
-
-
-def _is_later(name: str, layers: int) -> bool:
-    number = _LAYER.search(f".{name}")
-    return number is not None and int(number[1]) >= layers
 
 
 def _some(names: Iterable[str]) -> str:
