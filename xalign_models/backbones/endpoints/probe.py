@@ -56,8 +56,14 @@ class Probe:
 
     @cached_property
     def digest(self) -> str:
-        """Sha256 (hex) of the first answers, rounded."""
-        return _rounded(self.first)
+        """Sha256 (hex) of the first answers, which noise in the last digits does not change.
+
+        It covers components over their root mean square, to one decimal.
+        """
+        norms = np.linalg.norm(self.first, axis=1, keepdims=True)
+        leading = np.round(self.first / norms * np.sqrt(self.dimension), 1)[:, :_DIGITS] + 0.0
+        rounded = [[f"{value:.1f}" for value in row] for row in leading]
+        return digest(self.dimension, f"{float(norms.mean()):.1e}", rounded)
 
     def check(self, texts: slice, vectors: npt.NDArray[np.float32], served: str) -> None:
         """Compare later answers with the first ones.
@@ -109,15 +115,6 @@ def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> 
     )
     first.check(slice(None), vectors, served)
     return first
-
-
-def _rounded(vectors: npt.NDArray[np.float32]) -> str:
-    """Digest that noise in the last digits does not change: components over their root mean square, to one decimal."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    leading = np.round(vectors / norms * np.sqrt(vectors.shape[1]), 1)[:, :_DIGITS] + 0.0
-    return digest(
-        vectors.shape[1], f"{float(norms.mean()):.1e}", [[f"{value:.1f}" for value in row] for row in leading]
-    )
 
 
 def _read(file: Path) -> dict[str, Any] | None:
