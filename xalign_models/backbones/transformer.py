@@ -117,7 +117,10 @@ class LanguageTransformer(CheckedTransformer):
 
     config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base", "default_lang",
                               "int8", "tf32", "compiled", "graph"]  # fmt: skip
-    tf32 = compiled = False
+    tf32 = compiled = int8 = False
+    pool_special_tokens = True
+    base: dict[str, str | None] | None = None
+    default_lang: str | None = None
 
     def __init__(
         self,
@@ -144,7 +147,6 @@ class LanguageTransformer(CheckedTransformer):
         self.default_lang = default_lang
         self._writable: set[str] = set()
         self.tf32, self.compiled = tf32, compiled
-        self.int8 = False
         if int8:
             self.to_int8()
 
@@ -152,8 +154,7 @@ class LanguageTransformer(CheckedTransformer):
     def adopt(cls, module: Transformer) -> Self:
         """Turn a Transformer with its weights into this class, in place, without loading anything."""
         module.__class__ = cls
-        module.pool_special_tokens, module.prompts, module.base, module._writable = True, {}, None, set()
-        module.default_lang, module.int8 = None, False
+        module.prompts, module._writable = {}, set()
         return module  # type: ignore[no-any-return]
 
     def to_int8(self) -> None:
@@ -192,7 +193,14 @@ class LanguageTransformer(CheckedTransformer):
         limit, filled = self.max_seq_length, prompted(prompt, text)
         if SLOT not in prompt:
             return filled
-        self._check_writable(prompt)
+        if prompt not in self._writable:
+            ids = self.tokenizer(prompt.replace(SLOT, " "), add_special_tokens=False)["input_ids"]
+            if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in ids:
+                raise ModelError(
+                    f"The tokenizer of {self.tokenizer.name_or_path} lacks characters of the prompt {prompt!r}; "
+                    "use another prompt, e.g. the English one, or none."
+                )
+            self._writable.add(prompt)
         if limit is None or len(filled.encode("utf-8", "replace")) + 4 <= limit:  # no token is shorter than a byte
             return filled
         while (excess := len(self.tokenizer(filled)["input_ids"]) - limit) > 0:
@@ -202,18 +210,6 @@ class LanguageTransformer(CheckedTransformer):
             text = text[: ends[max(0, len(ends) - excess)][0]]
             filled = prompted(prompt, text)
         return filled
-
-    def _check_writable(self, prompt: str) -> None:
-        if prompt in self._writable:
-            return
-        tokenizer = self.tokenizer
-        ids = tokenizer(prompt.replace(SLOT, " "), add_special_tokens=False)["input_ids"]
-        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
-            raise ModelError(
-                f"The tokenizer of {tokenizer.name_or_path} lacks characters of the prompt {prompt!r}; "
-                "use another prompt, e.g. the English one, or none."
-            )
-        self._writable.add(prompt)
 
     def get_config_dict(self) -> dict[str, Any]:
         """The saved configuration; ``base`` is in it if the base's weights are not saved."""
