@@ -68,7 +68,18 @@ class USEMultilingual(InputModule):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, 512) with rows of length 1."""
-        features["sentence_embedding"] = self._forward(features["input_ids"], features["lengths"])
+        tokens, lengths = features["input_ids"], features["lengths"]
+        w = dict(self.named_buffers())
+        mask = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[..., None]
+        chunk = tokens % CHUNKS
+        embedded = w["embedding"][tokens] * w["scale"][chunk][..., None] + w["lo"][chunk][..., None]
+        states = torch.cat([embedded, *(self._branch(embedded, mask, n) for n in _LEFT_CONTEXT)], dim=-1)
+        states = layer_norm(states, states.shape[-1:], w["ln_g"], w["ln_b"], _EPSILON)
+        count = lengths[:, None].float()
+        sentence = (states.mul(mask).sum(1) @ w["cnn_W"] + count * w["cnn_b"]) / count.sqrt()
+        hidden = relu(sentence @ w["p1"] + relu(sentence @ w["d0"]) @ w["d1"])
+        vectors = normalize(torch.tanh(hidden @ w["p3"] + relu(hidden @ w["d2"]) @ w["d3"]), dim=-1)
+        features["sentence_embedding"] = vectors
         return features
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -81,18 +92,6 @@ class USEMultilingual(InputModule):
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
         """Load a saved module or the installed asset."""
         return cls(Path(model_name_or_path) / subfolder)
-
-    def _forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        w = dict(self.named_buffers())
-        mask = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[..., None]
-        chunk = tokens % CHUNKS
-        embedded = w["embedding"][tokens] * w["scale"][chunk][..., None] + w["lo"][chunk][..., None]
-        features = torch.cat([embedded, *(self._branch(embedded, mask, n) for n in _LEFT_CONTEXT)], dim=-1)
-        features = layer_norm(features, features.shape[-1:], w["ln_g"], w["ln_b"], _EPSILON)
-        count = lengths[:, None].float()
-        sentence = (features.mul(mask).sum(1) @ w["cnn_W"] + count * w["cnn_b"]) / count.sqrt()
-        hidden = relu(sentence @ w["p1"] + relu(sentence @ w["d0"]) @ w["d1"])
-        return normalize(torch.tanh(hidden @ w["p3"] + relu(hidden @ w["d2"]) @ w["d3"]), dim=-1)
 
     def _branch(self, embedded: Tensor, mask: Tensor, n: int) -> Tensor:
         w = dict(self.named_buffers())
