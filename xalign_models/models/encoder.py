@@ -1,6 +1,7 @@
 """The mteb encoder: pairs each text with its language, chooses its prompt, and encodes it once."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,16 +61,10 @@ class XAlignEncoder(AbsEncoder):
         self._context, self._sides = context, sides
         self.model = None  # mteb expects a wrapped model here; the modules are raw.modules and tail
 
-    @property
+    @cached_property
     def tail(self) -> Sequence[nn.Module]:
         """The modules after the backbone, built on first use."""
-        if callable(self._tail):
-            self._tail = self._tail()
-        return self._tail
-
-    @tail.setter
-    def tail(self, modules: Sequence[nn.Module]) -> None:
-        self._tail = modules
+        return self._tail() if callable(self._tail) else self._tail
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
