@@ -106,12 +106,10 @@ def locate(model: str | Path, **overrides: Any) -> Located:
         return located
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it again.")
-    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
-    # shorter than the field's name
+    # words for some fields, other than their names
     words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
-    labels = (words.get(field, field) for field in parts)
-    pairs = zip(labels, parts.values(), strict=True)
-    suffix = slug("-".join(f"{label}{value}".replace("_", "") for label, value in pairs))
+    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
+    suffix = slug("-".join(f"{words.get(field, field)}{value}".replace("_", "") for field, value in parts.items()))
     spec = located.spec
     backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **changes)
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
