@@ -17,7 +17,7 @@ from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
-from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.models.building import build, open_recipe
 from xalign_models.models.names import find_spec, slug
 from xalign_models.models.saving import dense_layer
@@ -160,7 +160,10 @@ def fit(
     if aligned := [spec.name for spec in specs if spec.alignment]:
         raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")
     texts = texts_of(corpus, languages, limit)
-    sides = [_encoded(spec, texts, device) for spec in specs]
+    sides = []
+    for recipe in (open_recipe(spec, device) for spec in specs):
+        parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
+        sides.append(np.concatenate(parts))
     layers = fit_map(method, *sides)
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
@@ -170,9 +173,3 @@ def fit(
         for index, (weight, shift) in enumerate(layers)
     ]
     return build(ModelSpec(specs[0].backbone, alignment), device=device, tail=[Normalize(), *dense, Normalize()])
-
-
-def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str) -> Float32:
-    recipe = open_recipe(spec, device)
-    parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
-    return np.concatenate(parts)
