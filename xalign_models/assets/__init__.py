@@ -1,6 +1,6 @@
 """Weights and corpora from the Hugging Face hub, a local directory, or files inside Python packages."""
 
-from xalign_models.assets.catalogue import Asset, get_asset, list_assets
+from xalign_models.assets.catalogue import list_assets
 from xalign_models.assets.digests import directory_fingerprint, file_fingerprint
 from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import as_installed, fingerprint, install, verify, where
@@ -19,14 +19,12 @@ from xalign_models.paths import CARD
 __all__ = [
     "CARD",
     "PACKAGED",
-    "Asset",
     "Inspected",
     "ResolvedModel",
     "as_installed",
     "directory_fingerprint",
     "file_fingerprint",
     "fingerprint",
-    "get_asset",
     "hub_is_away",
     "hub_or_cache",
     "install",
