@@ -56,7 +56,6 @@ class Inspected:
         self._contents: dict[str, bytearray | mmap.mmap] = {}
         self._parsed: dict[str, Any] = {}
         self._headers: dict[str, dict[str, TensorHeader]] = {}
-        self._hashes: dict[str, str] = {}
         self._opened: list[tuple[str, list[int]]] = []
         self.bases: dict[str, ResolvedModel] = {}
         self.parts: list[Inspected] = []
@@ -220,8 +219,13 @@ class Inspected:
 
     @cached_property
     def _entries(self) -> dict[str, list[Any]]:
+        root = self.directory.resolve()
+
+        def hash_file(path: Path) -> str:
+            return hashlib.sha256(self.content(path.relative_to(root).as_posix())).hexdigest()
+
         try:
-            return directory_entries(self.directory, self._sha256)
+            return directory_entries(self.directory, hash_file)
         except OSError as error:
             raise ModelError(f"{self.label} cannot be read: {one_line(error)}.") from None
 
@@ -249,12 +253,6 @@ class Inspected:
                 "command again."
             )
         raise ModelError(f"{self.label} vanished while it was in use; its vectors are not stored.")
-
-    def _sha256(self, path: Path) -> str:
-        name = path.relative_to(self.directory.resolve()).as_posix()
-        if name not in self._hashes:
-            self._hashes[name] = hashlib.sha256(self.content(name)).hexdigest()
-        return self._hashes[name]
 
     @cached_property
     def names(self) -> frozenset[str]:
