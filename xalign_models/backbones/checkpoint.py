@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -105,17 +105,15 @@ def _placed(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
     checked. Code that the user trusts is imported from the directory itself. In the end the files must still be those
     of the fingerprint.
     """
-    if resolved.source == "hub" or trust:
-        with opened(resolved.path_or_id), quiet():
-            yield resolved.path_or_id
-        resolved.confirm()
-        return
-    with resolved.files.copied(lambda name: PurePosixPath(name).suffix in _UNREAD) as copy:
+    model: AbstractContextManager[Any] = nullcontext(resolved.path_or_id)
+    if resolved.source != "hub" and not trust:
+        model = resolved.files.copied(lambda name: PurePosixPath(name).suffix in _UNREAD)
+    with model as place:
         try:
             with opened(resolved.path_or_id), quiet():
-                yield str(copy)
+                yield str(place)
         except XAlignError as error:
-            raise type(error)(str(error).replace(str(copy), resolved.path_or_id)) from error.__cause__
+            raise type(error)(str(error).replace(str(place), resolved.path_or_id)) from error.__cause__
     resolved.confirm()
 
 
