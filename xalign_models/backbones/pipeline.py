@@ -131,13 +131,12 @@ def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.ND
 
     A text without tokens, i.e. an empty one without special tokens, gets a padding token.
     """
-    if len(texts) <= SAMPLE:
-        return _tokenise_padded(first, texts, prompt)
-    sample = [*range(SAMPLE), max(range(len(texts)), key=lambda i: len(texts[i]))]
-    known, others = _tokenise_padded(first, [texts[i] for i in sample], prompt)
-    rows = tokenise_fast(first, texts, prompt)
-    if rows and all(np.array_equal(rows[i], row) for i, row in zip(sample, known, strict=True)):
-        return rows, others
+    if len(texts) > SAMPLE:
+        sample = [*range(SAMPLE), max(range(len(texts)), key=lambda i: len(texts[i]))]
+        known, others = _tokenise_padded(first, [texts[i] for i in sample], prompt)
+        rows = tokenise_fast(first, texts, prompt)
+        if rows and all(np.array_equal(rows[i], row) for i, row in zip(sample, known, strict=True)):
+            return rows, others
     return _tokenise_padded(first, texts, prompt)
 
 
