@@ -26,6 +26,7 @@ _ROWS = 2_048
 """Number of rows that the layout of weights is optimised for; others work too."""
 
 Product = Callable[[Tensor], Tensor]
+"""Function from codes (n, d) to products (n, m) with a layer's weights (m, d), without the rows' scales."""
 
 
 class Int8Linear(nn.Linear):
@@ -50,7 +51,10 @@ class Int8Linear(nn.Linear):
         if input.device.type != "cpu":
             raise ModelError("--precision int8 is for CPUs; leave it out, or add --device cpu.")
         if self._product is None:
-            self._product = _products(self.weight.detach())
+            weight = self.weight.detach()
+            steps = weight.abs().amax(1).clamp_(min=1e-30) / _MOST
+            whole = (weight / steps[:, None]).round().to(torch.int8)
+            self._product = (_by_onednn if has_kernel() else _by_floats)(whole, steps)
         last = self._inputs.get("last")
         if last is None or last[0] is not input:  # queries, keys and values have one input
             last = self._inputs["last"] = (input, *quantised(input.detach().flatten(0, -2)))
@@ -82,13 +86,6 @@ def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
     codes = (rows / scales).round_().to(torch.int8)
     codes = pad(codes, (0, 0, 0, -len(rows) % (256 if len(rows) > 256 else 16)))
     return codes.view(torch.uint8).bitwise_xor_(_ZERO), scales  # xor: -127..127 as 1..255, in one pass over bytes
-
-
-def _products(weight: Tensor) -> Product:
-    """Function from codes (n, d) to products (n, m) with a layer's weights (m, d), without the rows' scales."""
-    scales = weight.abs().amax(1).clamp_(min=1e-30) / _MOST
-    codes = (weight / scales[:, None]).round().to(torch.int8)
-    return (_by_onednn if has_kernel() else _by_floats)(codes, scales)
 
 
 @cache
