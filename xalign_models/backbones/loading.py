@@ -351,8 +351,7 @@ def text_prompts(
         return ("",)
     texts = {"default": "", **{key: text for key, text in prompts.items() if not is_canonical(key)}}
     of_side = {"query": texts.get("query"), "document": texts.get("document", texts.get("passage"))}
-    sided = {side: with_side(side, of_side[side] or texts["default"]) for side in sorted(sides)}
-    known = {**texts, **sided}
+    known = texts | {side: with_side(side, of_side[side] or texts["default"]) for side in sorted(sides)}
     return tuple(dict.fromkeys(known[key] for key in (known if names is None else names) if key in known))
 
 
