@@ -4,14 +4,13 @@ They are in ``catalogue.toml``; ``builder`` names the function that turns wheels
 """
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
 from xalign_models.errors import AssetError
 
-Kind = Literal["encoder", "causal-lm", "sentence-transformers", "numpy-encoder", "corpus", "table"]
+Kind = Literal["encoder", "causal-lm", "sentence-transformers", "corpus", "table"]
 NO_MODELS: tuple[Kind, ...] = ("corpus", "table")
 
 
@@ -48,12 +47,10 @@ class Asset:
     dimension: int | None = None
 
 
-def _read() -> Iterator[Asset]:
-    for entry in tomllib.loads(files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8"))["asset"]:
-        yield Asset(**{**entry, "packages": tuple(Wheel(**wheel) for wheel in entry["packages"])})
-
-
-ASSETS = tuple(_read())
+ASSETS = tuple(
+    Asset(**{**entry, "packages": tuple(Wheel(**wheel) for wheel in entry["packages"])})
+    for entry in tomllib.loads(files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8"))["asset"]
+)
 
 
 def list_assets() -> tuple[Asset, ...]:
