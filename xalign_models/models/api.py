@@ -171,10 +171,10 @@ def recommend(
         return judging.recommend_centring(recipe.fit_vectors(), seed)
 
     def encoder(candidate: Candidate) -> XAlignEncoder:
-        if not candidate.method:
-            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
-        fitted = aligned_spec(candidate.method, languages=spoken, **text, **dict(candidate.params))
-        return load_encoder(fitted, device=device, store=open_store())
+        wanted = ModelSpec(spec.backbone)
+        if candidate.method:
+            wanted = aligned_spec(candidate.method, languages=spoken, **text, **dict(candidate.params))
+        return load_encoder(wanted, device=device, store=open_store())
 
     if not paired:
         spoken = list(recipe.languages or ())
