@@ -1,6 +1,8 @@
 """Tables of what an index holds, how its languages mix, and which scores unrelated rows have; and their page."""
 
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -27,34 +29,7 @@ STYLE = (
     + " ".join(f".words-{place} :is(th, td):nth-child({place}) {{ text-align: start }}" for place in range(1, 5))
 )
 """Rules of the page beside those of all pages: columns of words start at the left, and headers cannot be clicked."""
-NOTES = {
-    "Contents": "Rows whose vector is missing, not finite or zero are left out of the tables below.",
-    "Languages": (
-        f"The lift says how many times more often than by chance the {NEIGHBOURS} nearest rows of a row are in its own "
-        "language. At 1, languages mix; a high lift means that search favours the language of the query."
-    ),
-    "nearest most often": (
-        f"How many of the compared rows have this row among their {NEIGHBOURS} nearest. Rows with high counts turn "
-        "up for many queries and displace better answers."
-    ),
-    "Scores of unrelated": (
-        "Cosine similarities between rows, few of which answer each other. A threshold at the last column, the "
-        "median plus the spread, admits 1% of unrelated pairs; if it differs by language, no threshold serves all."
-    ),
-    "another model's": "Rows whose vectors vary in other directions than those of most rows.",
-    "encoded again": (
-        "How many stored vectors each prompt of the model reproduces, and their median cosine similarity with the "
-        "new ones."
-    ),
-    "Recall": (
-        "Percentage of relevant rows among the ten nearest, where query and row share a language, and where they do "
-        "not. Without queries of your own, held-out sentences stand in for queries: they rank the methods but do not "
-        "predict the recall of your users. An error says why a method could not be fitted."
-    ),
-    "Recommended": (
-        "The simplest method within half a point of the best; `xalign index fix` writes its vectors beside the index."
-    ),
-}
+NOTES: dict[str, str] = tomllib.loads(files(__package__).joinpath("notes.toml").read_text(encoding="utf-8"))
 """Explanations of the tables, by a part of their titles."""
 Tables = dict[str, list[dict[str, Any]]]
 """Tables by title; the rows of a table have equal keys."""
@@ -105,10 +80,10 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     return Sample(Rows(names, vectors, listed or None), codes, facts)
 
 
-def contents(sample: Sample, seed: int = 0) -> Tables:
+def contents(sample: Sample) -> Tables:
     """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows."""
     rows, codes = sample.rows, sample.codes
-    unit, rng = normalise(rows.vectors), np.random.default_rng(seed)
+    unit, rng = normalise(rows.vectors), np.random.default_rng(0)
     asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
     nearest = nearest_others(unit[asked], unit, asked, NEIGHBOURS)
     languages = []
@@ -165,7 +140,7 @@ def page(source: str, tables: Tables) -> str:
     parts = [f"{head}<style>{text_of('page.css')}{STYLE}</style><main><h1>Audit of {name}</h1>\n"]
     for title, rows in tables.items():
         note = next((note for part, note in NOTES.items() if part in title), "")
-        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<p>{escape(note, 'html')}</p>\n")
+        parts.append(f"<h2>{escape(title, 'html')}</h2>\n<p>{escape(note.format(neighbours=NEIGHBOURS), 'html')}</p>\n")
         if rows:
             words = [f"words-{place}" for place, cell in enumerate(rows[0].values(), 1) if isinstance(cell, str)]
             shown = table([*rows[0]], [[*row.values()] for row in rows], " ".join(["scroller", *words]))
