@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +193,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
         )
     if scheme != "postgresql" and "://" not in rest and not (path := Path(rest if place else source)).exists():
         raise FileError(f"{path} does not exist.")
-    module, _, name = home.partition(":")
-    kind = getattr(import_module(f"xalign_models.index.{module}"), name)
+    kind = pkgutil.resolve_name(f"xalign_models.index.{home}")
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
     index: Index = kind(*where, columns or Columns())
     index.source = source.rpartition("@")[2] if place else source
