@@ -77,8 +77,8 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
         raise DataError(f"{corpus} must have English and another language of the index; name another text by --corpus.")
     columns = text.parallel(common)
     start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)
-    return tuple({code: side[part] for code, side in columns.items()}
-                 for part in (slice(min(limit, start)), slice(start, None)))  # type: ignore[return-value]  # fmt: skip
+    rows = {code: side[: min(limit, start)] for code, side in columns.items()}
+    return rows, {code: side[start:] for code, side in columns.items()}
 
 
 def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
