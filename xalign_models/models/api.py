@@ -94,9 +94,7 @@ def fit(
     """
     card: Sequence[CardRow] = ()
     names = _names(corpus)
-    common: dict[str, Any] = {
-        "backbone": backbone, "corpus": names, "languages": languages, "overrides": overrides,
-    }  # fmt: skip
+    common: dict[str, Any] = {"backbone": backbone, "corpus": names, "languages": languages, "overrides": overrides}
     if method == "auto":
         if params or not names:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
