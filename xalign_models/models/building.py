@@ -175,9 +175,8 @@ def encoder_of(
         backbone[:1] = pointer.inner
         if pointer.backbone is not None:
             raw_namespace, confirm = pointer.backbone.fingerprint, pointer.backbone.confirm
-    load: Callable[[], Any] = lambda: backbone  # noqa: E731
-    if len(devices := each(device)) > 1:
-        load = partial(_processes, partial(moved, backbone), devices)
+    devices = each(device)
+    load = partial(_processes, partial(moved, backbone), devices) if len(devices) > 1 else lambda: backbone
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
