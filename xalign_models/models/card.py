@@ -26,13 +26,11 @@ class Card:
 
     Attributes:
         files: The directory's files.
-        own_modules: Whether its ``modules.json`` names modules of xalign.
         maps: The folder of its alignment; None if there is none.
         claims: The content of ``xalign.json``; empty if it is missing or the files have changed since.
     """
 
     files: Inspected = field(compare=False, repr=False)
-    own_modules: bool
     maps: str | None
     claims: Mapping[str, Any] = field(repr=False)
 
@@ -71,10 +69,10 @@ class Card:
         """Whether xalign trained the weights: such a model is a backbone like any other."""
         return "training" in self.claims
 
-    @property
+    @cached_property
     def saved(self) -> bool:
-        """Whether the modules are used as they are: an aligned model, which takes no overrides."""
-        return self.own_modules and not self.trained
+        """Whether modules of xalign are used as they are: an aligned model, which takes no overrides."""
+        return policy.has_own_modules(self.files) and not self.trained
 
     @property
     def training_datasets(self) -> set[str] | None:
@@ -93,7 +91,7 @@ def read_card(directory: Path) -> Card:
     maps = policy.folder_of_maps(files)
     with suppress(ModelError):
         claims = files.settings(assets.CARD) or (files.settings(f"{maps}/{assets.CARD}") if maps else {})
-    card = Card(files, policy.has_own_modules(files), maps, claims)
+    card = Card(files, maps, claims)
     if not claims or claims.get("content") == card.content:
         return card
     if not files.has("modules.json"):
