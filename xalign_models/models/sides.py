@@ -88,11 +88,7 @@ class _WithLanguages:
     def __init__(self, encoder: XAlignEncoder, task: _Sided) -> None:
         self._encoder, self._task = encoder, task
         self.similarity, self.similarity_pairwise = encoder.similarity, encoder.similarity_pairwise
-        self.model = encoder.model
-
-    @property
-    def mteb_model_meta(self) -> Any:
-        return self._encoder.mteb_model_meta
+        self.model, self.mteb_model_meta = encoder.model, encoder.mteb_model_meta
 
     def encode(
         self, inputs: DataLoader[Any], *, hf_split: str, hf_subset: str, prompt_type: Any = None, **kwargs: Any
