@@ -212,14 +212,12 @@ def _check_code(settings: Any, label: str, where: str) -> None:
 
 
 def _check_field(key: str, value: Any, label: str, where: str) -> None:
-    if value and key in _CODE_KEYS:
+    if (value and key in _CODE_KEYS) or (key == "megatron_core" and value not in {None, "megatron.core"}):
         raise ModelError(_code(label, f"{where} names it under {key}"))
     if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
         raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
     if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
         raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
-    if key == "megatron_core" and value not in {None, "megatron.core"}:
-        raise ModelError(_code(label, f"{where} names it under {key}"))
 
 
 def _method_of(quantisation: Any) -> Any:
