@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -113,13 +114,11 @@ def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
     size = sum((files.directory / name).stat().st_size for name in _beside(files, folder))
     if not size or not borrowed.is_built_in(config):
         return None
-    try:
+    with suppress(RuntimeError, OverflowError):  # a tensor whose bytes cannot be counted
         with torch.device("meta"), no_init_weights():
             encoder = AutoModel.from_config(config)
         if sum(weight.numel() for weight in encoder.parameters()) <= size * _MOST_OF_A_BYTE:
             return type(encoder)
-    except (RuntimeError, OverflowError):  # a tensor whose bytes cannot be counted
-        pass
     raise ModelError(
         f"The checkpoint {files.label} does not fit its configuration, which describes a far larger model than its "
         f"{size:,} bytes of weights."
