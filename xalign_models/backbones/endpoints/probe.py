@@ -5,6 +5,7 @@ The first answers are kept in the cache; later ones may differ from them in the 
 
 import datetime
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,12 +121,10 @@ def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> 
 def _read(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
-    try:
+    with suppress(FileError, KeyError, ValueError, TypeError):
         kept = read_json(file)
         vectors = np.array(kept["vectors"], dtype=np.float32)
         if vectors.ndim == 2 and len(vectors) == len(TEXTS) and np.isfinite(vectors).all() and vectors.any(1).all():
             return {**kept, "vectors": vectors}
-    except (FileError, KeyError, ValueError, TypeError):
-        pass
     set_aside(file, f"{file} is damaged: the probe of an endpoint was expected.")
     return None
