@@ -193,10 +193,9 @@ def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
     if not hub_is_away():
         try:
             return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
-        except HFValidationError:
-            raise
         except Exception as error:
-            if isinstance(error, HfHubHTTPError) and error.response.status_code in _REFUSALS:
+            refused = isinstance(error, HfHubHTTPError) and error.response.status_code in _REFUSALS
+            if refused or isinstance(error, HFValidationError):
                 raise
             unreachable = time.monotonic(), one_line(error)
     return None
