@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,27 +103,25 @@ def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> 
         ModelError: The answers differ from the first ones, or the first ones cannot be written.
     """
     path = cache_dir() / "endpoints" / f"{digest(label)[:32]}.json"
-    if (kept := _read(path)) is None:
-        kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "model": served}
+    if (first := _read(label, path, served)) is None:
+        first = Probe(label, vectors, served, datetime.date.today().isoformat(), path)
+        kept = {"endpoint": label, "date": first.date, "model": served, "vectors": vectors.tolist()}
         try:
-            atomic_write_text(path, json.dumps({**kept, "vectors": vectors.tolist()}) + "\n")
+            atomic_write_text(path, json.dumps(kept) + "\n")
         except OSError as error:  # without the file a change would go unnoticed
             raise ModelError(f"{label}: its probe cannot be written to {path.parent} ({error.strerror}).") from None
-        kept["vectors"] = vectors
-    first = Probe(
-        label, kept["vectors"], str(kept.get("model") or served), str(kept.get("date", "the first run"))[:10], path
-    )
     first.check(slice(None), vectors, served)
     return first
 
 
-def _read(file: Path) -> dict[str, Any] | None:
+def _read(label: str, file: Path, served: str) -> Probe | None:
     if not file.is_file():
         return None
     with suppress(FileError, KeyError, ValueError, TypeError):
         kept = read_json(file)
         vectors = np.array(kept["vectors"], dtype=np.float32)
         if vectors.ndim == 2 and len(vectors) == len(TEXTS) and np.isfinite(vectors).all() and vectors.any(1).all():
-            return {**kept, "vectors": vectors}
+            name, date = str(kept.get("model") or served), str(kept.get("date", "the first run"))[:10]
+            return Probe(label, vectors, name, date, file)
     set_aside(file, f"{file} is damaged: the probe of an endpoint was expected.")
     return None
