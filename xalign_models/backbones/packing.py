@@ -77,21 +77,15 @@ def attention(
         batch, kind = (q[None], k[None], v[None], None), _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK
         return efficient_attention(*batch, *lengths, 0.0, kind, scale=scaling, window_size=window), None
     parts: list[Tensor] = []
-    at_q = at_k = 0
-    for texts, length_q, length_k in runs:
-        end_q, end_k = at_q + texts * length_q, at_k + texts * length_k
+    grouped = q.shape[1] != k.shape[1]
+    tokens_q, tokens_k = [texts * n for texts, n, _ in runs], [texts * n for texts, _, n in runs]
+    sides = zip(torch.split(q, tokens_q), torch.split(k, tokens_k), torch.split(v, tokens_k), strict=True)
+    for (texts, length_q, length_k), of_run in zip(runs, sides, strict=True):
         mask = _mask(length_q, length_k, causal, window, query.device)
-        part = scaled_dot_product_attention(
-            q[at_q:end_q].reshape(texts, length_q, *q.shape[1:]).transpose(1, 2),
-            k[at_k:end_k].reshape(texts, length_k, *k.shape[1:]).transpose(1, 2),
-            v[at_k:end_k].reshape(texts, length_k, *v.shape[1:]).transpose(1, 2),
-            attn_mask=mask,
-            is_causal=causal and mask is None,
-            scale=scaling,
-            enable_gqa=q.shape[1] != k.shape[1],
-        )
+        q, k, v = (side.reshape(texts, -1, *side.shape[1:]).transpose(1, 2) for side in of_run)
+        plain = causal and mask is None
+        part = scaled_dot_product_attention(q, k, v, mask, is_causal=plain, scale=scaling, enable_gqa=grouped)
         parts.append(part.transpose(1, 2).flatten(0, 1))
-        at_q, at_k = end_q, end_k
     return torch.cat(parts)[None], None
 
 
