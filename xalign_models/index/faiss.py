@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 
 from xalign_models.errors import FileError, one_line
@@ -17,8 +18,6 @@ class Faiss(Staged):
     """An index that FAISS wrote and that can reconstruct its vectors: flat, HNSW or IVF."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
-        import faiss
-
         super().__init__(path, "vector")
         read: Any = faiss.read_index
         try:
@@ -45,8 +44,6 @@ class Faiss(Staged):
             yield Rows(range(start, start + size), self.inner.reconstruct_n(start, size), *sides)
 
     def _save(self, path: Path, vectors: Float32) -> None:
-        import faiss
-
         flat: Any = faiss.IndexFlat(vectors.shape[1], self.index.metric_type)
         if hasattr(self.index, "id_map"):
             flat = faiss.IndexIDMap(flat)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import lancedb
 import pyarrow as pa
 
 from xalign_models.errors import FileError, one_line
@@ -15,8 +16,6 @@ class Lance(Index):
     """A table with a column of unique ids and a column of vectors of fixed size."""
 
     def __init__(self, directory: str, table: str, columns: Columns) -> None:
-        import lancedb
-
         try:
             self.table = lancedb.connect(directory).open_table(table)
         except (ValueError, OSError, RuntimeError) as error:

@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import psycopg
+from psycopg import sql
+
 from xalign_models.errors import FileError, one_line
 from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
@@ -18,9 +21,6 @@ class Postgres(Index):
     """A table with a key, by default the primary one, and a column of type ``vector`` or ``halfvec``."""
 
     def __init__(self, url: str, table: str, columns: Columns) -> None:
-        import psycopg
-        from psycopg import sql
-
         try:
             self.connection = psycopg.connect(url, autocommit=True)
         except psycopg.Error as error:
@@ -41,8 +41,6 @@ class Postgres(Index):
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query, in which ``{table}``, ``{key}`` and so on stand for identifiers."""
-        from psycopg import sql
-
         cursor = self.connection.execute(sql.SQL(query).format(**self.names), values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
@@ -74,8 +72,6 @@ class Postgres(Index):
         self._all(f"ALTER TABLE {{table}} ADD COLUMN {{second}} {self.kind}({dim:d})")
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
-        from psycopg import sql
-
         update = sql.SQL("UPDATE {table} SET {second} = %s::real[] WHERE {key} = %s").format(**self.names)
         with self.connection.transaction(), self.connection.cursor() as cursor:
             cursor.executemany(update, zip(vectors.tolist(), ids, strict=True))

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from qdrant_client import QdrantClient, models
+
 from xalign_models.errors import FileError
 from xalign_models.index.base import Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
@@ -16,8 +18,6 @@ class Qdrant(Index):
     """A collection, by a server's address or in a directory of the client's local mode; texts are in the payload."""
 
     def __init__(self, place: str, collection: str, columns: Columns) -> None:
-        from qdrant_client import QdrantClient
-
         local = "://" not in place
         if local and not (Path(place) / "meta.json").is_file():  # the client would make a new store here
             raise FileError(f"{place} is no directory of Qdrant's local mode.")
@@ -36,8 +36,6 @@ class Qdrant(Index):
         return dict(vectors) if isinstance(vectors, dict) else {"": vectors}
 
     def _filter(self, kind: str) -> Any:
-        from qdrant_client import models
-
         return models.Filter.model_validate({kind: [models.HasVectorCondition(has_vector=self.second)]})
 
     def count(self) -> int:
@@ -64,15 +62,11 @@ class Qdrant(Index):
         return int(self.client.count(self.collection, self._filter("must")).count) if there else None
 
     def add(self, dim: int) -> None:
-        from qdrant_client import models
-
         first = self._named()[self.column]
         config = models.DenseVectorConfig(size=dim, distance=first.distance, datatype=first.datatype)
         self.client.create_vector_name(self.collection, self.second, models.DenseVectorNameConfig(dense=config))
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
-        from qdrant_client import models
-
         rows = zip(ids, vectors.tolist(), strict=True)
         points = [models.PointVectors(id=key, vector={self.second: vector}) for key, vector in rows]
         self.client.update_vectors(self.collection, points)
