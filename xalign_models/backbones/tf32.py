@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from xalign_models.errors import ModelError
 
 
@@ -12,8 +14,6 @@ def require(device: str) -> None:
     Raises:
         ModelError: The device has none.
     """
-    import torch
-
     if not (device.startswith("cuda") and torch.cuda.is_tf32_supported()):
         raise ModelError(
             f"--precision tf32 needs a GPU with TF32 (NVIDIA, compute capability 8.0 or higher), not {device}; leave "
@@ -30,8 +30,6 @@ def products(device: str) -> Iterator[None]:
     Raises:
         ModelError: The device has no such products.
     """
-    import torch
-
     require(device)
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
