@@ -8,7 +8,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
@@ -54,16 +54,18 @@ def current() -> str:
 
 
 @contextmanager
-def built_in() -> Iterator[None]:
-    """A context in which registrations are our own, also while a plug-in is loaded that imports us."""
-    if not _loading:
-        yield
-        return
-    _loading.append("")
+def _registering(plugin: str) -> Iterator[None]:
+    """A context in which registrations are a plug-in's, or our own without its name; nothing else is loaded in it."""
+    _loading.append(plugin)
     try:
         yield
     finally:
         _loading.pop()
+
+
+def built_in() -> AbstractContextManager[None]:
+    """A context in which registrations are our own, also while a plug-in is loaded that imports us."""
+    return _registering("") if _loading else nullcontext()
 
 
 def add_plugin(source: str) -> None:
@@ -156,17 +158,15 @@ def _load_installed() -> str:
     """
     for point in sorted(entry_points(group=GROUP), key=lambda point: (not _is_built_in(point), point.name)):
         built_in = _is_built_in(point)
-        _loading.append("" if built_in else point.name)
         try:
-            if built_in:
-                _check_origin(TASKS)
-            point.load()
+            with _registering("" if built_in else point.name):
+                if built_in:
+                    _check_origin(TASKS)
+                point.load()
         except Exception as error:
             if built_in:
                 return f"{point.value}, a part of xalign, cannot be loaded: {one_line(error)}"
             logger.warning("Plug-in %s (%s) is left out: %s", point.name, point.value, one_line(error))
-        finally:
-            _loading.pop()
     return ""
 
 
@@ -190,17 +190,15 @@ def _load(source: str) -> None:
     source = _canonical(source)
     if source in loaded:
         return
-    _loading.append(Path(source).name)
     try:
-        loaded[source] = (_from_file(Path(source)) if source.endswith(".py") else import_module(source)).__name__
+        with _registering(Path(source).name):
+            loaded[source] = (_from_file(Path(source)) if source.endswith(".py") else import_module(source)).__name__
     except PluginError as error:
         raise PluginError(f"Plug-in {source}: {error}") from None
     except Exception as error:
         reason = " ".join(str(error).split())
         hint = "" if source.endswith(".py") else " Name a file that ends in .py, or an importable module."
         raise PluginError(f"Plug-in {source} cannot be loaded: {type(error).__name__}: {reason}.{hint}") from None
-    finally:
-        _loading.pop()
 
 
 def _from_file(path: Path) -> ModuleType:
