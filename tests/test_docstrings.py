@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import xalign_models
+from tests.registries import restored
 from tests.test_imports import FILES, ROOT
 from xalign_models import plugins
 
@@ -96,7 +97,7 @@ def test_an_example_runs_and_prints_what_it_says(place):
     report: list[str] = []
     with ExitStack() as stack:
         for registry in REGISTRIES:
-            stack.enter_context(registry.restored())
+            stack.enter_context(restored(registry))
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         runner.run(test, out=report.append)
     assert runner.tries

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.registries import restored
 from xalign_models import plugins
 from xalign_models.plugins import loading
 from xalign_models.results.items import full_folder, keep_outcomes, save_items
@@ -34,7 +35,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(sys.modules)
     with ExitStack() as stack:
         for kind in KINDS:
-            stack.enter_context(getattr(plugins, kind).restored())
+            stack.enter_context(restored(getattr(plugins, kind)))
         yield
     for name in set(sys.modules) - before:
         if name.startswith(plugins.PACKAGE):

@@ -4,7 +4,6 @@ import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import resolve_name
@@ -100,17 +99,6 @@ class Registry(Mapping[str, Value]):
     def before_look(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` before each look-up; the values it registers last until the next look-up."""
         self._hooks.append(hook)
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Undo, at the end of the block, every registration made in it."""
-        self._import_home()
-        load_plugins()
-        before = dict(self._entries)
-        try:
-            yield
-        finally:
-            self._entries = before
 
     def _look(self) -> None:
         self._import_home()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tests.registries import restored
 from xalign_models import plugins
 from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
 from xalign_models.errors import AlignmentError, LanguageError
@@ -228,7 +229,7 @@ def test_a_parameter_without_a_default_is_asked_for():
         method = "turned"
         angle: float
 
-    with plugins.ALIGNMENTS.restored():
+    with restored(plugins.ALIGNMENTS):
         plugins.register.alignment(Turned)
         with pytest.raises(AlignmentError, match=r"turned: .*missing .*'angle'"):
             make("turned")

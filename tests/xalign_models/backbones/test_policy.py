@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.registries import restored
 from xalign_models import assets, plugins
 from xalign_models.backbones import policy
 from xalign_models.backbones.loading import open_backbone, open_directory
@@ -365,7 +366,7 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
     (folder / "modules.json").write_text(json.dumps(names))
     with pytest.raises(ModelError, match=r"needs a plug-in that is not loaded: name its file, head\.py, with --plugin"):
         policy.check(folder)
-    with plugins.MODULES.restored():
+    with restored(plugins.MODULES):
         plugins.MODULES.register(kind, torch.nn.Identity)
         policy.check(folder)
         assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity

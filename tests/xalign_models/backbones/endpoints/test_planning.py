@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import xalign_models
+from tests.registries import restored
 from xalign_models.backbones.endpoints.settings import METER
 from xalign_models.cli import main
 from xalign_models.errors import ModelError
@@ -33,7 +34,7 @@ def text(workdir, write_text, monkeypatch):
         file.write_text("".join(f"{line}\n" for line in [*lines[:10], *(f"{line} w1 w2" for line in lines[10:])]))
     monkeypatch.setenv("XALIGN_OWN", f"one={one},two={two}")
     monkeypatch.setenv("XALIGN_ENDPOINT_PRICE", "1")
-    with BACKBONES.restored(), REGISTERED.restored():
+    with restored(BACKBONES), restored(REGISTERED):
         yield write_text(workdir / "fit", 40, seed=3)
 
 
