@@ -15,6 +15,7 @@ from xalign_models.errors import AssetError, LanguageError
 from xalign_models.languages import display_name
 
 logger = logging.getLogger(__name__)
+_warn_once = cache(logger.warning)
 
 _COMMON_NAMES = {
     "Italic": "Romance",
@@ -84,11 +85,6 @@ def relative(language: str, known: tuple[str, ...]) -> str | None:
     except AssetError as error:
         _warn_once(f"{error} Languages that were not fitted get the mean of all maps.")
         return None
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning("%s", message)
 
 
 def _entry(table: str, language: str) -> Any:

@@ -11,11 +11,8 @@ from xalign_models.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-
-@cache
-def warn_once(message: str) -> None:
-    """Log a warning unless this process did already: a corpus is read several times."""
-    logger.warning("%s", message)
+warn_once = cache(logger.warning)
+"""Log a warning unless this process did already: a corpus is read several times."""
 
 
 def check_rows(name: str, rows: Sequence[str]) -> None:
