@@ -1,7 +1,7 @@
 """The common style of figures and the kinds of plot: colours for colour-blind readers, labels with units."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,13 +37,8 @@ STYLE: Any = {
     "svg.hashsalt": "xalign",
 }
 DPI = 150
-
-
-@contextmanager
-def styled() -> Iterator[None]:
-    """Apply the style temporarily, as a context or a decorator."""
-    with matplotlib.rc_context(STYLE):
-        yield
+styled = partial(matplotlib.rc_context, STYLE)
+"""Apply the style temporarily, as a context or a decorator."""
 
 
 def canvas(
