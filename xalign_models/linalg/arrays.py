@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 AnyFloats = npt.NDArray[np.floating[Any]]
+AnyInts = npt.NDArray[np.integer]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-Values = npt.NDArray[np.float64]
+from xalign_models.linalg.arrays import Float64
 
 
-def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt.NDArray[np.float64]:
+def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> Float64:
     r"""Each pair's share in Spearman's correlation: their mean is the correlation, their spread its error.
 
     The shares are :math:`\rho + \psi_i`, where :math:`\psi` is the influence function of :math:`12 E[F(x) G(y)] - 3`
@@ -27,21 +27,21 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt
     correlation = float(np.mean((f - 0.5) * (g - 0.5))) / spread
     # 12 is 1 / variance without ties; ties make ranks vary less, and the correlation divides by what remains.
     influence = (f * g + above_f(g) + above_g(f)) / spread
-    shares: npt.NDArray[np.float64] = correlation + influence - influence.mean()
+    shares: Float64 = correlation + influence - influence.mean()
     return shares
 
 
-def _distribution(scores: npt.NDArray[np.number]) -> tuple[Values, Callable[[Values], Values]]:
+def _distribution(scores: npt.NDArray[np.number]) -> tuple[Float64, Callable[[Float64], Float64]]:
     """The distribution function at each score (n,), half of it for equal scores, and a function of values (n,).
 
     That gives for each i the mean over all j of values_j where scores_j > scores_i, half of it where they are equal.
     """
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)  # one sort
 
-    def mean_above(values: Values) -> Values:
+    def mean_above(values: Float64) -> Float64:
         sums = np.bincount(place, values)
-        above: Values = np.cumsum(sums[::-1])[::-1] - sums / 2
+        above: Float64 = np.cumsum(sums[::-1])[::-1] - sums / 2
         return above[place] / len(values)
 
-    below: Values = np.cumsum(counts) - counts / 2
+    below: Float64 = np.cumsum(counts) - counts / 2
     return below[place] / len(scores), mean_above

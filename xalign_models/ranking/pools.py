@@ -4,22 +4,18 @@ They know the language of every text, but no answer; :func:`~xalign_models.ranki
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, AnyInts, Float64
 from xalign_models.ranking.ranks import Adjust, Ranks, normalise, target_counts
 
-Ids = npt.NDArray[np.integer]
-"""Language of each text, as an integer from 0."""
 
-
-def quota(languages: Ids) -> Adjust:
+def quota(languages: AnyInts) -> Adjust:
     """The best of each language in turn, as in arXiv 2507.07543: first every language's best, then every second best.
 
     The scores order the candidates within a turn. Equal scores of one language take turns in the order of the pool.
 
     Args:
-        languages: (m,) of the pool.
+        languages: (m,) of the pool, integers from 0.
     """
     columns = [np.flatnonzero(languages == language) for language in np.unique(languages)]
 
@@ -34,7 +30,7 @@ def quota(languages: Ids) -> Adjust:
     return adjust
 
 
-def z_scores(queries: AnyFloats, pool: AnyFloats, of_queries: Ids, of_pool: Ids) -> Adjust:
+def z_scores(queries: AnyFloats, pool: AnyFloats, of_queries: AnyInts, of_pool: AnyInts) -> Adjust:
     """Scores standardised by the language of the query and of the candidate: less their mean, over their deviation.
 
     Both come from all pairs of the two languages' texts, in closed form: the mean of q d^T is the product of the means,
@@ -43,8 +39,8 @@ def z_scores(queries: AnyFloats, pool: AnyFloats, of_queries: Ids, of_pool: Ids)
     Args:
         queries: (n, d).
         pool: (m, d).
-        of_queries: (n,) languages.
-        of_pool: (m,) languages.
+        of_queries: (n,) languages, integers from 0.
+        of_pool: (m,) languages, likewise.
     """
     count = 1 + max(int(of_queries.max()), int(of_pool.max()))
     sides = []
@@ -74,7 +70,7 @@ def mixed(queries: AnyFloats, partners: AnyFloats, share: float = 0.5) -> AnyFlo
     return normalise((1 - share) * queries + share * partners)
 
 
-def one_target_ranks(queries: AnyFloats, pool: AnyFloats, targets: Ids, adjust: Adjust | None = None) -> Ranks:
+def one_target_ranks(queries: AnyFloats, pool: AnyFloats, targets: AnyInts, adjust: Adjust | None = None) -> Ranks:
     """Rank (n, k) of each target when the query's other targets are taken out of the pool; 0 where there is none.
 
     Adjusted scores may depend on the candidates that are left, so each target is ranked in a pool of its own.
@@ -89,7 +85,7 @@ def one_target_ranks(queries: AnyFloats, pool: AnyFloats, targets: Ids, adjust: 
     for column in range(targets.shape[1]):
         others = np.delete(targets, column, axis=1)
 
-        def left(scores: AnyFloats, rows: slice, others: Ids = others) -> AnyFloats:
+        def left(scores: AnyFloats, rows: slice, others: AnyInts = others) -> AnyFloats:
             query, place = np.nonzero(others[rows] >= 0)
             scores[query, others[rows][query, place]] = -np.inf
             return scores if adjust is None else adjust(scores, rows)

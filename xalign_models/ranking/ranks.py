@@ -1,13 +1,13 @@
 """Ranks of gold counterparts and of targets by counting, in blocks: no sort, no matrix of all scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from xalign_models.errors import DataError
-from xalign_models.linalg.arrays import AnyFloats, Float32, Float64, Mask
+from xalign_models.linalg.arrays import AnyFloats, AnyInts, Float32, Float64, Mask
 
 TILE = 1024
 """Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
@@ -18,7 +18,7 @@ POOL_BLOCK = 128
 _BYTE = 255  # the largest number of eight bits
 
 Ranks = npt.NDArray[np.int64]
-AnyRanks = npt.NDArray[np.integer]
+AnyRanks = AnyInts
 """Ranks in the smallest sufficient integer type."""
 Adjust = Callable[[AnyFloats, slice], AnyFloats]
 """Turns the scores of a block of queries (b, m), whose rows are given, into those that rank the pool."""
@@ -39,8 +39,7 @@ def scores_of(a: Float32, b: Float32) -> Float32:
 
     if not (multiply := onednn.product()):
         return a @ b.T
-    scores: Float32 = multiply(torch.from_numpy(a), torch.from_numpy(b), None).numpy()
-    return scores
+    return multiply(torch.from_numpy(a), torch.from_numpy(b), None).numpy()
 
 
 def gold_ranks(a: AnyFloats, b: AnyFloats, tile: int = TILE, scores: Float32 | None = None) -> tuple[Ranks, Ranks]:
@@ -92,23 +91,19 @@ def _true_by_column(mask: Mask) -> Ranks:
     return counts
 
 
-def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-    """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1].
+def precision_at(ranks: AnyRanks) -> dict[str, float]:
+    """``{"precision_at_1": ...}``: the share of ranks that are at most k = 1, 5 and 10, in [0, 1].
 
     Raises:
         DataError: A rank is below 1, because vectors are not finite.
     """
     if (ranks < 1).any():
         raise DataError("Some ranks are below 1 because vectors are not finite; encode in float32.")
-    return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in ks}
+    return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in (1, 5, 10)}
 
 
 def target_counts(
-    queries: AnyFloats,
-    pool: AnyFloats,
-    targets: npt.NDArray[np.integer],
-    best: Ranks | None = None,
-    adjust: Adjust | None = None,
+    queries: AnyFloats, pool: AnyFloats, targets: AnyInts, best: Ranks | None = None, adjust: Adjust | None = None
 ) -> Ranks:
     """Number of rows of the pool that score at least as high as each target, itself included, by dot product.
 
@@ -145,13 +140,7 @@ def target_counts(
     return counts
 
 
-def nearest_others(
-    queries: AnyFloats,
-    pool: AnyFloats,
-    own: npt.NDArray[np.integer],
-    count: int,
-    keys: npt.NDArray[np.integer] | None = None,
-) -> Ranks:
+def nearest_others(queries: AnyFloats, pool: AnyFloats, own: AnyInts, count: int, keys: AnyInts | None = None) -> Ranks:
     """The rows (n, count) of the pool nearest to each query, the nearest first, without those of the query's own key.
 
     ``own`` (n,) are the keys of the queries, and ``keys`` (m,) those of the pool, by default the rows' numbers.
