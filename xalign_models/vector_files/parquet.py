@@ -147,13 +147,7 @@ def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:
     """Rows of a matrix as a column of the type that they were read from; the inverse of :func:`matrix_of`."""
     storage = getattr(kind, "storage_type", kind)
     values = pa.array(np.ascontiguousarray(matrix).reshape(-1), storage.value_type)
-    if pa.types.is_fixed_size_list(storage):
-        column = pa.FixedSizeListArray.from_arrays(values, type=storage)
-    else:
-        rows, dim = matrix.shape
-        large = pa.types.is_large_list(storage)
-        offsets = pa.array(np.arange(rows + 1) * dim, pa.int64() if large else pa.int32())
-        column = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=storage)
+    column = pa.FixedSizeListArray.from_arrays(values, max(1, matrix.shape[1])).cast(storage)
     return pa.ExtensionArray.from_storage(kind, column) if storage is not kind else column
 
 
