@@ -96,7 +96,7 @@ def vector_column(schema: pa.Schema, path: Path, wanted: str | None = None) -> s
     Raises:
         FileError: There is no such column, or there are several.
     """
-    lists = [field.name for field in schema if _value_type(field.type) is not None]
+    lists = [field.name for field in schema if _is_list_of_numbers(field.type)]
     named = [name for name in lists if name == wanted or (wanted is None and name in NAMES)]
     chosen = named or (lists if wanted is None else [])
     if len(chosen) != 1:
@@ -105,11 +105,10 @@ def vector_column(schema: pa.Schema, path: Path, wanted: str | None = None) -> s
     return str(chosen[0])
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType | None:
+def _is_list_of_numbers(kind: pa.DataType) -> bool:
     kind = getattr(kind, "storage_type", kind)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    value = kind.value_type if is_list else None
-    return value if value is not None and (pa.types.is_floating(value) or pa.types.is_integer(value)) else None
+    return bool(is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
 
 
 def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
