@@ -93,22 +93,20 @@ class Corpus:
         return self.rows(language)
 
     def texts(self, language: str) -> list[str]:
-        """The sentences of a language, in file order; English of pairs is joined from all languages' sides.
+        """The sentences of a language, in file order.
+
+        English of pairs has the distinct sides of all languages, in turn, up to the length of the longest one.
 
         Raises:
             LanguageError: The corpus does not have the language.
             DataError: The file cannot be read.
         """
         if self.kind == "pairs" and language == ENGLISH:
-            return self._english()
+            sides = [self._read(other)[1] for other in self.languages]
+            distinct = dict.fromkeys(text for row in zip_longest(*sides) for text in row if text is not None)
+            return list(distinct)[: max(map(len, sides), default=0)]
         rows = self._read(language)
         return list(rows[0]) if self.kind == "pairs" else list(rows)
-
-    def _english(self) -> list[str]:
-        """Distinct English sides of pairs, taken from the languages in turn, up to the length of the longest one."""
-        sides = [self._read(language)[1] for language in self.languages]
-        distinct = dict.fromkeys(text for row in zip_longest(*sides) for text in row if text is not None)
-        return list(distinct)[: max(map(len, sides), default=0)]
 
     def pair(self, language: str, pivot: str = ENGLISH) -> tuple[list[str], list[str]]:
         """The sentences of a language and their translations into the pivot, row by row.

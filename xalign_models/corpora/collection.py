@@ -48,9 +48,8 @@ class Collection:
         """The texts of documents and judged queries by language, without those held out."""
         rows: dict[str, list[str]] = {}
         for text, language in [*self.documents.values(), *self.queries.values()]:
-            if text in self.held_out:
-                continue
-            rows.setdefault(language, []).append(text)
+            if text not in self.held_out:
+                rows.setdefault(language, []).append(text)
         return Corpus(name, "monolingual", (), tuple(sorted(rows)), rows.__getitem__, lambda _: self.identity)
 
 
