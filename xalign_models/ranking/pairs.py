@@ -150,7 +150,7 @@ def all_pairs(
         for pair in pairs:
             yield pair, *pair_ranks(*map(get, pair))
         return
-    half = (budget or free_bytes(device) // 2) // 2
+    half = (budget or torch.cuda.mem_get_info(device)[0] // 2) // 2
     pairs = list(pairs)
     sample = get(pairs[0][0]) if pairs else Sides(np.empty((1, 1), dtype=np.float32))
     size = max(1, half // _bytes_of_pair(sample))
@@ -163,11 +163,6 @@ def all_pairs(
             ranked = batch_ranks(put(first), [put(code) for code in batch])
             for partner, forward, backward, measures in zip(batch, *ranked, strict=True):
                 yield (first, partner), forward, backward, measures
-
-
-def free_bytes(device: str) -> int:
-    """Free memory of an accelerator in bytes."""
-    return torch.cuda.mem_get_info(device)[0]
 
 
 def _bytes_of_pair(a: Sides) -> int:

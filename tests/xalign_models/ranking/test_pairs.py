@@ -47,7 +47,7 @@ def pretend(monkeypatch):
     """The accelerator's code on the CPU."""
     inner = mining.place
     monkeypatch.setattr(mining, "place", lambda sides, _: inner(sides, "cpu"))
-    monkeypatch.setattr(mining, "free_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1 << 30, 1 << 31))
 
 
 def sorted_ranks(a, b):
@@ -122,13 +122,11 @@ def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     assert not any(file.exists() for file in files)
 
 
-def test_what_a_pair_holds_is_counted(monkeypatch):
+def test_what_a_pair_holds_is_counted():
     rows, fit = np.zeros((40, 12), np.float32), np.zeros((60, 12), np.float32)
     scores_and_rows = 6 * 40 * 40 + 4 * 40 * 12
     assert mining._bytes_of_pair(Sides(rows)) == scores_and_rows
     assert mining._bytes_of_pair(Sides(rows, fit)) == scores_and_rows + 12 * 60 * 12 + 48 * 12 * 12 + 8 * 40 * 12
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5, 9))
-    assert mining.free_bytes("cuda") == 5
 
 
 def test_no_pairs_are_no_ranks():
