@@ -73,9 +73,8 @@ def procrustes(x: AnyFloats, y: AnyFloats) -> AnyFloats:
         otherwise float64.
     """
     n, d = x.shape
-    if n >= d and x.dtype == y.dtype == np.float32:
-        return polar(x.T @ y)
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if n < d or not x.dtype == y.dtype == np.float32:
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if n >= d:
         return polar(x.T @ y)
     weight: Float64
