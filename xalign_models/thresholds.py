@@ -142,9 +142,8 @@ class Thresholds:
             known = content["format"] == 1 and tuple(content["rates"]) == RATES
             facts = [pair for row in pairs.values() for pair in row.values()]
             finite = all(map(is_number, [*content["quantiles"], *(value for pair in facts for value in pair)]))
-            if not (known and finite and facts and len(content["quantiles"]) == len(RATES)):
-                raise ValueError
-            if min(spread for _, spread in facts) <= 0:
+            spread = min((spread for _, spread in facts), default=0)
+            if not (known and finite and spread > 0 and len(content["quantiles"]) == len(RATES)):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError):
             raise FileError(f"{path} is not a file of thresholds; save it again.") from None
