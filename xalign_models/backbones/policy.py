@@ -60,11 +60,11 @@ MODULES: dict[str, str] = {
 }
 """Type in ``modules.json`` -> the class that is loaded for it, ``module:attribute``; plug-ins add theirs."""
 
-_ACTIVATIONS = {
+_ACTIVATIONS = [  # no set, as a model may name a list, which no set takes
     f"torch.nn.{package}{name}"
     for package in ("", "modules.activation.", "modules.linear.")
     for name in "ELU GELU Hardtanh Identity LeakyReLU Mish ReLU ReLU6 SELU SiLU Sigmoid Softplus Softsign Tanh".split()
-}
+]
 _ATTENTION = {"eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "grouped_mm", "batched_mm"}
 _ATTENTION_KEYS = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal",
                    "experts_implementation", "_experts_implementation"}  # fmt: skip
@@ -91,7 +91,7 @@ _MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
 _PATTERNS = {"all-linear", r"(.*\.)?pooler\..*"}
 """A word of peft, and the pattern in adapters that xalign trains."""
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
-_QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
+_QUANTISED = [None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"]
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
 _COUNTS = {
     re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
@@ -212,7 +212,7 @@ def _check_code(settings: Any, label: str, where: str) -> None:
 
 
 def _check_field(key: str, value: Any, label: str, where: str) -> None:
-    if (value and key in _CODE_KEYS) or (key == "megatron_core" and value not in {None, "megatron.core"}):
+    if (value and key in _CODE_KEYS) or (key == "megatron_core" and value not in [None, "megatron.core"]):
         raise ModelError(_code(label, f"{where} names it under {key}"))
     if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
         raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
@@ -320,9 +320,12 @@ def _check_modules(model: Inspected, trust: bool) -> None:
             activation = model.parsed.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
-    kind = model.parsed.get("config_sentence_transformers.json", {}).get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
-        raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
+    settings = model.parsed.get("config_sentence_transformers.json", {})
+    if (kind := settings.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
+        raise ModelError(f"{label} is a {str(kind)[:40]}, not a SentenceTransformer.")
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
+        raise ModelError(f"{label}: config_sentence_transformers.json is damaged: prompts are not texts by name.")
 
 
 def _is_below(path: str) -> bool:

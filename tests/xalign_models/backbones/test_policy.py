@@ -427,3 +427,19 @@ def test_the_adapters_that_xalign_trains_are_admitted_in_any_folder(folder):
         edit(inner, target_modules=[pattern])
         with pytest.raises(ModelError, match="has the pattern"):
             policy.check(folder)
+
+
+@pytest.mark.parametrize("value", [["y.z"], {"x": ["y.z"]}], ids=["list", "object"])
+@pytest.mark.parametrize(
+    ("file", "field"),
+    [
+        ("config.json", "megatron_core"),
+        ("config.json", "activation_function"),
+        ("config.json", "quantization_config"),
+        ("config_sentence_transformers.json", "prompts"),
+    ],
+)
+def test_a_list_or_an_object_where_a_name_belongs_is_refused(folder, file, field, value):
+    edit(folder / file, **{field: {"quant_method": value} if field == "quantization_config" else value})
+    with pytest.raises(ModelError, match=r"names|quantised|prompts"):
+        policy.check(folder)
