@@ -15,28 +15,9 @@ import numpy as np
 from xalign_models.errors import AlignmentError, DataError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.ranking.ranks import nearest_others
-from xalign_models.recommend.candidates import (
-    CENTRED,
-    PLAIN,
-    Candidate,
-    Keys,
-    Trial,
-    candidates,
-    folds,
-    other_text,
-)
+from xalign_models.recommend.candidates import CENTRED, PLAIN, Candidate, Keys, Trial, candidates, folds, other_text
 from xalign_models.recommend.card import CardRow
-from xalign_models.recommend.proxies import (
-    KINDS,
-    PROXIES,
-    RETRIEVAL,
-    SIMILARITY,
-    ByKind,
-    Scored,
-    joined,
-    references,
-    score,
-)
+from xalign_models.recommend.proxies import PROXIES, RETRIEVAL, SIMILARITY, ByKind, Scored, joined, references, score
 from xalign_models.results.significance import holm, sign_flip_test
 
 LEVEL = 0.05
@@ -154,8 +135,8 @@ def recommend(
     Raises:
         DataError: A language has fewer than 30 pairs, the other text has another language, or the use is unknown.
     """
-    if use not in KINDS:
-        raise DataError(f"--for {use}: choose one of {', '.join(KINDS)}.")
+    if use not in PROXIES:
+        raise DataError(f"--for {use}: choose one of {', '.join(PROXIES)}.")
     for text in (data, judge or {}):
         _check({language: rows for language, (rows, _) in text.items()})
     if judge is not None and (judge.keys() - data.keys() or not judge):
@@ -308,22 +289,23 @@ def _judgement(candidate: Candidate, by_kind: ByKind, plain: ByKind, vetoes: set
     scores = by_kind[RETRIEVAL, False].values()
     hits = float(np.mean([(ranks == 1).mean() for _, ranks in scores]))
     verdict = replace(verdict, precision_at_1=hits, losses=())
-    for kind in KINDS:
+    for kind, judge in PROXIES.items():
         sides = [(scored[kind, False], scored[kind, True]) for scored in (by_kind, plain)]
-        verdict = _with_row(verdict, _card_row(kind, PROXIES[kind], *sides), vetoes)
+        verdict = _with_row(verdict, _card_row(kind, judge, *sides), vetoes)
     return verdict
 
 
 def _with_row(verdict: CandidateResult, row: CardRow, vetoes: set[str]) -> CandidateResult:
     """The verdict with a row of its card in place of an earlier one of the same kind."""
     card = (*(other for other in verdict.card if other.kind != row.kind), row)
-    losses = [
+    losses = tuple(
         code if other.kind == RETRIEVAL else f"{code} ({other.kind})"
         for other in card
         if other.kind in vetoes
         for code in other.losses
-    ]
-    return replace(verdict, card=tuple(sorted(card, key=lambda other: KINDS.index(other.kind))), losses=tuple(losses))
+    )
+    ordered = sorted(card, key=lambda other: [*PROXIES].index(other.kind))
+    return replace(verdict, card=tuple(ordered), losses=losses)
 
 
 def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple[Scored, Scored]) -> CardRow:
