@@ -310,22 +310,11 @@ def _with_row(verdict: CandidateResult, row: CardRow, vetoes: set[str]) -> Candi
 
 def _card_row(kind: str, judge: str, scored: tuple[Scored, Scored], plain: tuple[Scored, Scored]) -> CardRow:
     across, within = (_gains(*sides) for sides in zip(scored, plain, strict=True))
-    means = {language: float(gains.mean()) for language, (_, gains) in across.items()}
-    worst = min(means, key=means.__getitem__)
-    mean, low, high = _interval(across)
-    return CardRow(
-        kind,
-        judge,
-        score=float(np.mean([scores.mean() for _, scores in scored[0].values()])),
-        gain=mean,
-        interval=(low, high),
-        worst=worst,
-        worst_gain=means[worst],
-        worst_interval=_interval({worst: across[worst]})[1:],
-        price=_interval(within)[0] if within else None,
-        price_interval=_interval(within)[1:] if within else None,
-        losses=_losses(across),
-    )
+    worst = min(across, key=lambda language: across[language][1].mean())
+    mean = float(np.mean([scores.mean() for _, scores in scored[0].values()]))
+    gain, worst_gain = _interval(across), _interval({worst: across[worst]})
+    price, price_interval = _interval(within) if within else (None, None)
+    return CardRow(kind, judge, mean, *gain, worst, *worst_gain, price, price_interval, _losses(across))
 
 
 def _gains(scored: Scored, plain: Scored) -> dict[str, tuple[Keys, Float64]]:
@@ -338,8 +327,8 @@ def _losses(gains: Scored) -> tuple[str, ...]:
     return tuple(code for code, p in zip(gains, adjusted, strict=True) if p < LEVEL)
 
 
-def _interval(gains: Scored) -> tuple[float, float, float]:
-    """The mean over languages of their mean gains, with a normal 95% interval over sentences.
+def _interval(gains: Scored) -> tuple[float, tuple[float, float]]:
+    """The mean over languages of their mean gains, and its normal 95% interval over sentences.
 
     A sentence's rows, in any language, are one observation; the interval does not speak of other languages.
     """
@@ -347,7 +336,7 @@ def _interval(gains: Scored) -> tuple[float, float, float]:
     shares = [(rows - rows.mean()) / len(rows) / len(gains) for _, rows in gains.values()]
     sums = _by_sentence(np.concatenate(shares), np.concatenate([keys for keys, _ in gains.values()]))
     mean, reach = float(np.mean(means)), 1.96 * float(np.sqrt(sums @ sums))
-    return mean, mean - reach, mean + reach
+    return mean, (mean - reach, mean + reach)
 
 
 def _verdict(candidate: Candidate, scored: Scored, plain: Scored) -> CandidateResult:
