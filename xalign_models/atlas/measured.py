@@ -70,11 +70,9 @@ def join(published: Column, measured: Column) -> Column:
         or version_key(measured.versions[row]) >= version_key(published.versions[published.row[model]])
     ]
     scores = np.full((len(rows), len(published.languages), measured.scores.shape[2]), np.nan)
-    for place, language in enumerate(published.languages):
-        if language in measured.languages:
-            index = measured.languages.index(language)
-            same = published.counts[place] == measured.counts[index]
-            scores[:, place] = np.where(same, measured.scores[rows, index], np.nan)
+    _, ours, theirs = np.intersect1d(published.languages, measured.languages, return_indices=True)
+    same = published.counts[ours] == measured.counts[theirs]
+    scores[:, ours] = np.where(same, measured.scores[rows][:, theirs], np.nan)
     newer = {measured.models[row]: number for number, row in enumerate(rows)}
     for model, number in newer.items():
         if model in published.row:  # what was not measured again stays
