@@ -378,12 +378,11 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
     order = {cell: number for number, cell in enumerate(found)}
     main, places = main_columns(published.columns), {name: place for place, name in enumerate(everybody)}
+    wanted = [order.get(cell, -1) for cell in cells]
+    padded = np.pad(values, ((0, 0), (0, 1)), constant_values=np.nan)  # the last column is that of missing cells
     for start in range(0, len(names), _BLOCK):
         block = names[start : start + _BLOCK]
-        own, table = [places[name] for name in block], np.full((len(block), len(cells)), np.nan)
-        for number, cell in enumerate(cells):
-            if cell in order:
-                table[:, number] = values[own, order[cell]]
+        table = padded[np.ix_([places[name] for name in block], wanted)]
         evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
         scores = _with_parts(scores, evidence.parts(scores.factors, scores.scales), block)
     return scores
