@@ -42,11 +42,8 @@ def likeness(languages: tuple[str, ...], named: tuple[tuple[str, int], ...]) -> 
     squares = (bits**2).sum(axis=1)
     agreement = np.exp((2 * bits @ bits.T - squares - squares[:, None]) / 20)
     models = dict(named)
-    counts, scripts, codes = (
-        np.log1p([models.get(code[:3], 0) for code in languages]),
-        np.array([code[4:] for code in languages]),
-        np.array([code[:3] for code in languages]),
-    )
+    counts = np.log1p([models.get(code[:3], 0) for code in languages])
+    codes, scripts = np.array([(code[:3], code[4:]) for code in languages]).T
     return np.asarray(
         _LINEAGE * shared
         + _SCRIPT * np.equal.outer(scripts, scripts)
