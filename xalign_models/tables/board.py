@@ -109,6 +109,10 @@ class Row:
     prompt: str = ""
     apart: bool = False
 
+    def lines(self, column: str) -> list[str]:
+        """The lines of a column's cell; a dash without one."""
+        return self.cells[column].lines() if column in self.cells else ["–"]
+
 
 @dataclass(frozen=True)
 class Board:
@@ -141,8 +145,7 @@ class Board:
         from rich.text import Text
 
         widths = {
-            column: 2
-            + _width([*wrap(column, HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
+            column: 2 + _width([*wrap(column, HEAD), *(line for row in self.rows for line in row.lines(column))])
             for column in self.columns
         }
         room = options.max_width - sum(widths.values())
@@ -184,7 +187,7 @@ class Board:
                 table.add_row(Text("\n".join(wrap(row.group, limit)), style="bold"))
                 previous = row.group
             shown = (Text("\n".join(lines)) for lines in self._wrapped(row, limit))
-            table.add_row(*shown, *(_styled(row.cells, column) for column in columns))
+            table.add_row(*shown, *(_styled(row, column) for column in columns))
         return table
 
 
@@ -201,15 +204,11 @@ def pieces(widths: Sequence[int], start: int, room: int) -> Iterator[list[int]]:
     yield piece
 
 
-def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:
-    return cells[column].lines() if column in cells else ["–"]
-
-
-def _styled(cells: Mapping[str, Cell], column: str) -> Text:
+def _styled(row: Row, column: str) -> Text:
     from rich.text import Text
 
-    score, *extra = _lines(cells, column)
-    cell = cells.get(column)
+    score, *extra = row.lines(column)
+    cell = row.cells.get(column)
     style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
     return Text.assemble((score, style), ("".join(f"\n{line}" for line in extra), "dim"))
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from xalign_models.tables.board import HEAD, MARKS, Board, Cell, wrap
+from xalign_models.tables.board import HEAD, MARKS, Board, Cell, Row, wrap
 from xalign_models.tables.escaping import escape
 
 FIELDS = (
@@ -79,13 +79,9 @@ def to_tsv(board: Board) -> str:
     """One line per row, for pipes: its full name, then each cell with its marks as the terminal shows them."""
     lines = [[*board.heads(), *(escape(column, "csv") for column in board.columns)]]
     for row in board.rows:
-        cells = (" ".join(_texts(row.cells.get(column))) for column in board.columns)
+        cells = (" ".join(row.lines(column)) for column in board.columns)
         lines.append([*(escape(text, "csv") for text in board.texts(row, row.name)), *cells])
     return "".join("\t".join(line) + "\n" for line in lines)
-
-
-def _texts(cell: Cell | None) -> list[str]:
-    return cell.lines() if cell else ["–"]
 
 
 def to_markdown(board: Board, *, narrow: bool = False) -> str:
@@ -94,11 +90,10 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
     A narrow one has no legend, for a column of 830 pixels: at most five columns fit.
     """
 
-    def text(cell: Cell | None) -> str:
-        score, *extra = _texts(cell)
-        if cell is None:
-            return score
-        marked = f"**{score}**" if cell.best else f"<ins>{score}</ins>" if cell.tied else score
+    def text(row: Row, column: str) -> str:
+        score, *extra = row.lines(column)
+        cell = row.cells.get(column)
+        marked = f"**{score}**" if cell and cell.best else f"<ins>{score}</ins>" if cell and cell.tied else score
         return marked + (f"{NBSP if narrow else ' '}({', '.join(extra)})" if extra else "")
 
     heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
@@ -108,7 +103,7 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
         if group:
             lines.append([f"**{_markdown(group)}**", *[""] * (len(texts) - 1 + len(heads))])
         lines += [
-            [*map(_markdown, board.texts(row, row.label)), *(text(row.cells.get(column)) for column in board.columns)]
+            [*map(_markdown, board.texts(row, row.label)), *(text(row, column) for column in board.columns)]
             for row in rows
         ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
