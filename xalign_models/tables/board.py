@@ -164,7 +164,8 @@ class Board:
         return [max(widths[0], _width(groups)), *(1 + width for width in widths[1:])]
 
     def _wrapped(self, row: Row, limit: int) -> list[list[str]]:
-        return [_label(row, limit), *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:])]
+        label = wrap(row.label, limit, "  " * bool(row.group))
+        return [label, *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:])]
 
     def _table(self, columns: Sequence[str], limit: int) -> RenderableType:
         from rich import box
@@ -211,10 +212,6 @@ def _styled(row: Row, column: str) -> Text:
     cell = row.cells.get(column)
     style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
     return Text.assemble((score, style), ("".join(f"\n{line}" for line in extra), "dim"))
-
-
-def _label(row: Row, limit: int) -> list[str]:
-    return wrap(row.label, limit, "  " * bool(row.group))
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:

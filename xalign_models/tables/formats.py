@@ -120,11 +120,11 @@ def to_latex(board: Board) -> str:
     ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
     """
     columns, texts = len(board.columns), len(board.heads())
-    head = _latex_rotated if columns > ABREAST else _latex_stacked
+    heads = [_latex_head(column, rotated=columns > ABREAST) for column in board.columns]
     lines = [
         rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
-        rf"{' & '.join([*map(latex, board.heads()), *map(head, board.columns)])} \\",
+        rf"{' & '.join([*map(latex, board.heads()), *heads])} \\",
     ]
     for group, rows in groupby(board.rows, attrgetter("group")):
         lines.append(r"\midrule")
@@ -144,11 +144,9 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in escape(text))
 
 
-def _latex_rotated(column: str) -> str:
-    return rf"\rotatebox{{60}}{{{latex(column)}}}"
-
-
-def _latex_stacked(column: str) -> str:
+def _latex_head(column: str, *, rotated: bool) -> str:
+    if rotated:
+        return rf"\rotatebox{{60}}{{{latex(column)}}}"
     stacked = r"\\".join(map(latex, wrap(column, 16)))
     return rf"\shortstack[r]{{{stacked}}}" if r"\\" in stacked else stacked
 
