@@ -122,11 +122,7 @@ def page_data(
         ],
         "rows": [
             {
-                "group": row.group,
-                "label": row.label,
-                "name": row.name,
-                "prompt": row.prompt,
-                "apart": row.apart,
+                **{name: getattr(row, name) for name in ("group", "label", "name", "prompt", "apart")},
                 "note": next(
                     (line for line in board.legend if row.apart and line.startswith(row.group.capitalize())), ""
                 ),
