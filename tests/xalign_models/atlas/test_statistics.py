@@ -110,8 +110,9 @@ def test_association_is_the_rank_correlation():
     rng = np.random.default_rng(3)
     x = rng.normal(size=60)
     y = x + rng.normal(size=60)
-    found = association(np.append(x, np.nan), np.append(y, 1.0))
+    names = [str(number) for number in range(len(x) + 1)]
+    found = association(np.append(x, np.nan), np.append(y, 1.0), names)
     assert found.models == 60
     assert found.rho == pytest.approx(spearmanr(x, y).statistic)
     assert found.low < found.rho < found.high
-    assert association(x[:4], y[:4]) is None
+    assert association(x[:4], y[:4], names[:4]) is None
