@@ -161,9 +161,9 @@ def short_revision(revision: str) -> str:
     return revision[:7] if re.fullmatch("[0-9a-f]{40}", revision) else revision[:13]
 
 
-def scaled(values: Float64) -> npt.NDArray[np.int16]:
-    """Scores as 16-bit integers; NaN becomes ``MISSING``."""
-    return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)
+def scaled(values: Float64, scale: int = SCALE) -> npt.NDArray[np.int16]:
+    """Scores as 16-bit integers, by default ten-thousandths; NaN becomes ``MISSING``."""
+    return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * scale)).astype(np.int16)
 
 
 def unscaled(values: npt.NDArray[np.int16]) -> Float64:

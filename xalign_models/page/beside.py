@@ -10,8 +10,8 @@ from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.factors import LEAST, MOST
 from xalign_models.atlas.scores import CAUTION, STEP, UNIT, scores_of
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import TASKS
-from xalign_models.page.packing import Numbered, pack, thousandths
+from xalign_models.atlas.table import TASKS, scaled
+from xalign_models.page.packing import THOUSAND, Numbered, pack
 
 SHOWN = {
     "level": ("level", "mean of the languages other than English"),
@@ -100,4 +100,4 @@ def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
         for number, name in enumerate(SHOWN):
             statistics[number, rows] = summary[name]
     statistics[np.abs(statistics) > _LARGEST] = np.nan
-    return column.counts, thousandths(column.scores.transpose(2, 1, 0)), thousandths(statistics)
+    return column.counts, scaled(column.scores.transpose(2, 1, 0), THOUSAND), scaled(statistics, THOUSAND)

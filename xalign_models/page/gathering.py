@@ -17,12 +17,13 @@ from langcodes import Language
 
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
+from xalign_models.atlas.table import scaled
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
 from xalign_models.errors import ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.outcomes import outcomes_data
-from xalign_models.page.packing import Numbered, pack, thousandths
+from xalign_models.page.packing import THOUSAND, Numbered, pack
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores
@@ -52,7 +53,7 @@ class _Values:
         name = f"values-{len(self.blocks)}"
         self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "name": name})
         table = np.array([[*row] for row in rows.values()], dtype=np.float64)
-        self.packed[name] = pack([thousandths(table)])
+        self.packed[name] = pack([scaled(table, THOUSAND)])
         self.size += table.size
 
 

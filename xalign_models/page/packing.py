@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.atlas.table import MISSING
+THOUSAND = 1000
+"""The page has scores in thousandths, tenths of a point."""
 
 
 def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
@@ -15,12 +16,6 @@ def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
     joined = np.concatenate([np.zeros(0, np.int16), *(part.ravel() for part in parts)])
     planes = joined.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
     return deflated(planes)
-
-
-def thousandths(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
-    """Scores in thousandths, tenths of a point; NaN becomes ``MISSING``."""
-    rounded = np.rint(1000 * values)
-    return np.where(np.isnan(rounded), MISSING, np.nan_to_num(rounded)).astype(np.int16)
 
 
 def deflated(data: bytes) -> str:
