@@ -83,11 +83,9 @@ def _scores(name: str, results: Results) -> Iterator[EvalResult]:
     """Each subset's main score, in the format of mteb's cards; tasks unknown to mteb are left out."""
     import mteb
 
-    for (model, task), table in results.tables.items():
-        if model != name:
-            continue
-        with suppress(KeyError):
-            metadata = mteb.get_task(task).metadata
+    for task in results.tasks:
+        with suppress(KeyError):  # the model was not scored on it, or mteb does not know it
+            table, metadata = results.tables[name, task], mteb.get_task(task).metadata
             scores = table.columns["main_score"].tolist()
             for split, subset, score in zip(table.frame.splits, table.frame.subsets, scores, strict=True):
                 yield EvalResult(
