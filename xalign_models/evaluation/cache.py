@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -188,11 +188,9 @@ def compact(result: dict[str, Any]) -> str:
 
 def _complete_meta(path: Path, meta: ModelMeta) -> None:
     """Write ``model_meta.json`` if it is missing or damaged."""
-    try:
+    with suppress(FileError, KeyError):
         if read_json(path)["name"] == meta.name:
             return
-    except (FileError, KeyError):
-        pass
     atomic_write_text(path, meta_text(meta))
 
 

@@ -37,9 +37,8 @@ class Recorder(XAlignEncoder):
         codes = (code and canonical(code) for code in languages)
         self.seen |= dict.fromkeys((text, side) for text in zip(texts, codes, strict=True))
         seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
-        return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
-            np.float32
-        )
+        noise = [np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]
+        return np.stack(noise).astype(np.float32)
 
 
 def task_texts(name: str, languages: Collection[str] | None = None) -> list[LanguageText]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.linalg import norm
 
 from xalign_models.alignments.registry import find_method
 from xalign_models.backbones.loading import prompt_in
@@ -115,9 +116,7 @@ class Sampled:
             before = self._withheld.pop((namespace, keys[place]))
             self.compared += 1
             same_shape = before.shape == vectors[place].shape
-            self.changed += not same_shape or float(np.linalg.norm(vectors[place] - before)) > SAME * float(
-                np.linalg.norm(before)
-            )
+            self.changed += not same_shape or bool(norm(vectors[place] - before) > SAME * norm(before))
         if new:
             self.store.put(namespace, [keys[place] for place in new], vectors[new])
 

@@ -161,10 +161,8 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
     for path in sorted(paths):
         if (path / "old").exists() and not (final := final_of(path)).exists():
             check.checked += 1
-            check.note(
-                f"{final} was left under a temporary name by a killed process",
-                partial(restore, path) if clean else None,
-            )
+            problem = f"{final} was left under a temporary name by a killed process"
+            check.note(problem, partial(restore, path) if clean else None)
         if path.exists() and time.time() - _last_change(path) > OLD:
             check.checked += 1
             problem = f"{path} was left behind by a killed process"
