@@ -35,13 +35,8 @@ def write_trial(trial: Trial, path: Path) -> None:
     """Write a trial as a single page that opens from a file and loads nothing."""
     chosen, languages = trial.recommendation, sorted({overlap.language or "" for overlap in trial.overlap})
     verdicts = [
-        [
-            verdict.candidate.label,
-            f"{verdict.score:.3f}",
-            f"{verdict.p_gain:.1g}",
-            verdict.error or ", ".join(verdict.losses),
-        ]
-        for verdict in chosen.verdicts
+        [one.candidate.label, f"{one.score:.3f}", f"{one.p_gain:.1g}", one.error or ", ".join(one.losses)]
+        for one in chosen.verdicts
     ]
     shared, texts = sum(each.exact + each.near for each in trial.overlap), sum(each.texts for each in trial.overlap)
     words = {
