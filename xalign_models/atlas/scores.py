@@ -147,10 +147,10 @@ _UNSCALED = np.ones((2, len(TASKS)))
 
 
 class _Part(NamedTuple):
-    """Rows of one kind with data, unquantised: scores, spreads of logits, and states (rows, models)."""
+    """Rows with data, unquantised: their numbers, tasks, scores, spreads of logits, and states (rows, models)."""
 
-    places: list[int]
-    tasks: list[int]
+    rows: npt.NDArray[np.intp]
+    tasks: npt.NDArray[np.int64]
     scores: Float64
     spreads: Float64
     states: npt.NDArray[np.int64]
@@ -189,14 +189,16 @@ class _Evidence(NamedTuple):
         by_language: dict[str, dict[str, list[int]]] = {}
         for number, cell in enumerate(compress(self.cells, chosen)):
             by_language.setdefault(cell.language, {}).setdefault(cell.task, []).append(number)
-        rows = []
+        rows, start = [], TASKS.index(kind) * len(self.place)
         for language, tasks in sorted(by_language.items(), key=lambda item: self.place[item[0]]):
             whole = [observed[:, numbers].all(axis=1) for numbers in tasks.values()]
             on = [w & trained[:, numbers[0]] for w, numbers in zip(whole, tasks.values(), strict=True)]
             means = [np.mean([x[:, c].mean(axis=1) for c in tasks.values()], axis=0) for x in (filled, spread)]
-            rows.append((self.place[language], len(tasks), *means, np.sum(whole, axis=0) + 16 * np.sum(on, axis=0)))
-        places, counts, *arrays = zip(*rows, strict=True) if rows else ((),) * 5
-        return _Part([*places], [*counts], *(np.array(part).reshape(len(rows), len(values)) for part in arrays))
+            states = np.sum(whole, axis=0) + 16 * np.sum(on, axis=0)
+            rows.append((start + self.place[language], len(tasks), *means, states))
+        numbers, counts, *arrays = zip(*rows, strict=True) if rows else ((),) * 5
+        tables = (np.array(part).reshape(len(rows), len(values)) for part in arrays)
+        return _Part(np.array(numbers, np.intp), np.array(counts, np.int64), *tables)
 
 
 def _trained(atlas: Atlas, models: Sequence[str], cells: Sequence[Cell]) -> Mask:
@@ -229,8 +231,8 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
             kept = np.where(hidden, np.nan, evidence.scores)
             held_out = evidence._replace(scores=kept).parts(fit(logit(kept)))
             for number, (part, true) in enumerate(zip(held_out, truth, strict=True)):
-                whole = (true.states % 16 == np.array(true.tasks)[:, None]) & (part.states % 16 < true.states % 16)
-                lacking = 1 - (part.states % 16) / np.array(part.tasks)[:, None]
+                whole = (true.states % 16 == true.tasks[:, None]) & (part.states % 16 < true.states % 16)
+                lacking = 1 - (part.states % 16) / part.tasks[:, None]
                 errors = logit(true.scores) - logit(part.scores)
                 doubts = np.exp(np.add.outer(*_margins(part.spreads))) * lacking
                 of_kinds[number].append(np.abs(errors[whole] / doubts[whole]))
@@ -283,10 +285,10 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     factors = fit(logit(scores))
     scales, effects = (like.scales[:2], like.effects) if like else _scales(evidence)
     parts = evidence.parts(factors, scales)
-    known = _known(parts, languages)
-    observed = np.concatenate([logit(part.scores) for part in parts])
+    found = _joined(parts)
+    known, observed = found.rows, logit(found.scores)
     kinds = [kind for kind in TASKS for _ in languages]
-    means = np.stack([logit(part.scores).mean(axis=0) if len(part.places) else np.zeros(len(models)) for part in parts])
+    means = np.stack([logit(part.scores).mean(axis=0) if len(part.rows) else np.zeros(len(models)) for part in parts])
     kriging, errors = relatives.weights(kinds, [*languages] * len(TASKS), known, atlas.named)
     number_of = np.repeat(np.arange(len(TASKS)), len(languages))
     residues = observed - means[number_of[known]]
@@ -297,13 +299,13 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
     coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
     margins = [_margins(part.spreads) for part in parts]
-    measured = np.concatenate([part.states % 16 == np.array(part.tasks)[:, None] for part in parts])
+    measured = found.states % 16 == found.tasks[:, None]
     missed = like.scales[2] if like else _left_out(kinds, languages, known, atlas.named, residues, measured)
     row_spreads = np.log(missed[number_of] * errors)
     row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])
     tasks = np.zeros(len(kinds), np.int16)
-    tasks[known] = np.concatenate([part.tasks for part in parts])
-    residuals, states = _cells(parts, known, rows, coordinates)
+    tasks[known] = found.tasks
+    residuals, states = _cells(found, rows, coordinates)
     return Scores(
         tuple(models), tuple(languages), factors, tasks, rows, coordinates, residuals, states,
         _quantised(row_spreads), _quantised(np.stack([of_models for _, of_models in margins])), effects,
@@ -311,10 +313,8 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     )  # fmt: skip
 
 
-def _known(parts: Sequence[_Part], languages: Sequence[str]) -> npt.NDArray[np.intp]:
-    """The rows of the table that the parts have."""
-    places = [number * len(languages) + at for number, part in enumerate(parts) for at in part.places]
-    return np.array(places, dtype=np.intp)
+def _joined(parts: Sequence[_Part]) -> _Part:
+    return _Part(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _margins(spreads: Float64) -> tuple[Float64, Float64]:
@@ -325,12 +325,12 @@ def _margins(spreads: Float64) -> tuple[Float64, Float64]:
     return logs.mean(axis=1), logs.mean(axis=0) - logs.mean()
 
 
-def _cells(parts: Sequence[_Part], known: npt.NDArray[np.intp], rows: Int16, coordinates: Int16) -> tuple[Int16, Int16]:
-    """The residuals and states (rows, models) of the parts."""
+def _cells(found: _Part, rows: Int16, coordinates: Int16) -> tuple[Int16, Int16]:
+    """The residuals and states (rows, models) of the rows with data."""
     residuals, states = (np.zeros((len(rows), len(coordinates)), np.int16) for _ in range(2))
-    base = score_of(rows[known].astype(np.float64) @ coordinates.T / UNIT**2)
-    residuals[known] = np.rint(STEP * (np.concatenate([part.scores for part in parts]) - base))
-    states[known] = np.concatenate([part.states for part in parts])
+    base = score_of(rows[found.rows].astype(np.float64) @ coordinates.T / UNIT**2)
+    residuals[found.rows] = np.rint(STEP * (found.scores - base))
+    states[found.rows] = found.states
     return residuals, states
 
 
@@ -389,16 +389,12 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
 
 
 def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
-    known = _known(parts, scores.languages)
-    logits = logit(np.concatenate([part.scores for part in parts]))
-    rows = scores.rows.astype(np.float64) / UNIT
-    coordinates = _quantised(np.asarray(np.linalg.lstsq(rows[known], logits, rcond=None)[0].T, np.float64))
-    residuals, states = _cells(parts, known, scores.rows, coordinates)
-    ends = np.cumsum([len(part.places) for part in parts])[:-1]
-    spreads = [
-        (np.log(part.spreads) - own[:, None] / UNIT).mean(axis=0) if len(own) else np.zeros(len(names))
-        for part, own in zip(parts, np.split(scores.row_spreads[known], ends), strict=True)
-    ]
+    found = _joined(parts)
+    rows = scores.rows[found.rows].astype(np.float64) / UNIT
+    coordinates = _quantised(np.asarray(np.linalg.lstsq(rows, logit(found.scores), rcond=None)[0].T, np.float64))
+    residuals, states = _cells(found, scores.rows, coordinates)
+    logs = [np.log(part.spreads) - scores.row_spreads[part.rows, None] / UNIT for part in parts]
+    spreads = [of_kind.mean(axis=0) if len(of_kind) else np.zeros(len(names)) for of_kind in logs]
     kept = [row for row, model in enumerate(scores.models) if model not in names]
     return replace(
         scores,
