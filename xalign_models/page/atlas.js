@@ -53,11 +53,8 @@ function AtlasView({ state, change }) {
   const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
   const name = (model) => models[column.models[model]].name;
   const isOwn = (model) => column.measured.includes(model);
-  const order = sorted(having, sort, (model) => {
-    if (sort.column < 0) return name(model);
-    const value = used[sort.column][2](model);
-    return known(value) ? value : null;
-  });
+  const shown = (value) => (known(value) ? value : null);
+  const order = sorted(having, sort, (model, at) => shown(used[at][2](model)), name);
   const left = column.models.length - having.length;
   return html`${choices}
     <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. " : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`}</p>

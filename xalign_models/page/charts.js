@@ -83,7 +83,7 @@ function TradeView({ rows, column, state, change }) {
       marks: [
         line(frontier, { x: "x", y: "y", stroke: "currentColor", strokeOpacity: 0.4, curve: less ? "step-after" : "step-before" }),
         dot(spots, { x: "x", y: "y", fill: group, symbol: group, r: 5, title, tip: true }),
-        text(frontier, { x: "x", y: "y", text: ({ row }) => DATA.rows[row].label, dy: -12, fill: "currentColor" }),
+        text(frontier, { x: "x", y: "y", text: ({ row }) => labelOf(row), dy: -12, fill: "currentColor" }),
       ],
     })} />`;
 }

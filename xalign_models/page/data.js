@@ -6,6 +6,7 @@ const DATA = JSON.parse(new TextDecoder().decode(inflate("data")));
 const MISSING = -32768;
 
 const cellOf = (row, column) => DATA.cells[row][column];
+const labelOf = (row) => DATA.rows[row].label;
 const system = (row) => row.label.split(" (")[0];
 const rowName = (row) => DATA.rows[row].label + (DATA.rows[row].apart ? "" : ` · ${DATA.rows[row].group}`);
 // Whether a cell's difference is a gain or a loss beyond chance in the languages scored.

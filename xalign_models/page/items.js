@@ -12,7 +12,7 @@ function ItemsView({ rows, task, state, change }) {
   const wanted = state.against === "" ? baselineOf(row) : Number(state.against);
   const rival = rivals.includes(wanted) ? wanted : null;
   const [ours, theirs] = [row, rival].map((one) => one !== null && missedBy(block, one));
-  const short = (one) => (rival !== null && DATA.rows[row].label === DATA.rows[rival].label ? rowName(one) : DATA.rows[one].label);
+  const short = (one) => (rival !== null && labelOf(row) === labelOf(rival) ? rowName(one) : labelOf(one));
   const labels = rival === null ? ["missed"] : [`missed by ${short(row)} alone`, `missed by ${short(rival)} alone`, "missed by both"];
   let start = 0;
   const subsets = block.subsets.map((names, index) => {
@@ -26,10 +26,8 @@ function ItemsView({ rows, task, state, change }) {
   });
   const item = /^\d+$/.test(state.item) ? Number(state.item) : null;
   const [sort, turn] = ordering({ state, change }, ["items", ...(rival === null ? ["missed"] : ["alone", "rival", "both"])]);
-  const order = sorted([...subsets.keys()], sort, (index) => {
-    const { name, count, lists } = subsets[index];
-    return sort.column < 0 ? name : sort.column ? lists[sort.column - 1].length : count;
-  });
+  const value = (index, at) => (at ? subsets[index].lists[at - 1].length : subsets[index].count);
+  const order = sorted([...subsets.keys()], sort, value, (index) => subsets[index].name);
   const verdict = ({ count, lists }) => (item >= count ? "–" : (labels[lists.findIndex((list) => list.includes(item))] ?? "found"));
   const cells = (one) => [one.count, ...one.lists.map((list) => list.length), ...(item === null ? [] : [verdict(one)])];
   return html`<p class="lead">How many items of ${DATA.tasks[task].name} a model missed: queries whose answer is not among the first, or texts with a wrong label.</p>

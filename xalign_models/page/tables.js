@@ -13,11 +13,13 @@ function ScoreCell({ cell, row, column, mode }) {
 </td>`;
 }
 
-function sorted(rows, sort, value) {
+// Rows in an order of `ordering`: by the values of a column, or by their names.
+function sorted(rows, sort, value, name) {
   if (!sort) return rows;
+  const key = (row) => (sort.column < 0 ? name(row) : value(row, sort.column));
   return [...rows].sort((a, b) => {
-    const x = value(a),
-      y = value(b);
+    const x = key(a),
+      y = key(b);
     if (x == null || y == null) return (x == null) - (y == null);
     return (typeof x === "string" ? x.localeCompare(y) : x - y) * (sort.down ? -1 : 1);
   });
@@ -26,7 +28,7 @@ function sorted(rows, sort, value) {
 // Rows under the titles of their backbones; in one list, with the backbone beside the name, once sorted.
 function lines(rows, sort, cells) {
   const head = (row) =>
-    html`<bdi>${DATA.rows[row].label}</bdi>${DATA.rows[row].prompt && html`<small>prompt: <bdi>${DATA.rows[row].prompt}</bdi></small>`}${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
+    html`<bdi>${labelOf(row)}</bdi>${DATA.rows[row].prompt && html`<small>prompt: <bdi>${DATA.rows[row].prompt}</bdi></small>`}${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
   const made = [];
   let group = null;
   for (const row of rows) {
@@ -50,15 +52,9 @@ function BoardView({ rows, columns, state, change, open }) {
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
   const [sort, turn] = ordering({ state, change }, kept.map((column) => DATA.columns[column].name));
-  const order = sorted(
-    rows.filter((row) => kept.some((column) => cell(row, column))),
-    sort,
-    (row) => {
-      if (sort.column < 0) return DATA.rows[row].label;
-      const found = cell(row, kept[sort.column]);
-      return found && (state.mode === "difference" ? found.difference : found.score);
-    },
-  );
+  const having = rows.filter((row) => kept.some((column) => cell(row, column)));
+  const value = (row, at) => cell(row, kept[at])?.[state.mode === "difference" ? "difference" : "score"];
+  const order = sorted(having, sort, value, labelOf);
   const shownCell = (row, column) =>
     html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`;
   const shown = lines(order, sort, (row) => kept.map((column) => shownCell(row, column)));
@@ -140,7 +136,7 @@ function LanguagesView({ rows, task, state, change }) {
   const colour = ramp(relative ? [-30, 30] : [0, 100], relative);
   const cell = (found, j, row) =>
     html`<td tabindex="-1" key=${j} data-row=${row} style=${painted(colour, found)}>${found === null ? "" : relative ? points(found) : percent(found)}</td>`;
-  const order = sorted(having, sort, (row) => (sort.column < 0 ? DATA.rows[row].label : value(row, sort.column)));
+  const order = sorted(having, sort, value, labelOf);
   const shown = lines(order, sort, (row) => block.labels.map((_, j) => cell(value(row, j), j, row)));
   if (printed.length) shown.push({ title: "published", key: "published" });
   for (const one of printed) {
@@ -181,7 +177,7 @@ function PairsView({ rows, task, state, change }) {
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
     <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />
     <div class="matrices">${drawn.map(
-      ([block, one, title]) => html`<section key=${title}><h2>${title}: <bdi>${DATA.rows[one].label}</bdi></h2>
+      ([block, one, title]) => html`<section key=${title}><h2>${title}: <bdi>${labelOf(one)}</bdi></h2>
       <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}
         rows=${used.map((a) => ({
           key: a,
