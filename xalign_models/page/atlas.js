@@ -9,7 +9,7 @@ const PAIRINGS = [
 const kindName = (kind) => ({ retrieval: "retrieval of passages", bitext: "bitext, translations", sts: "sts, similar sentences" })[kind] ?? kind;
 const amount = (value) =>
   !value ? "?" : value >= 1e9 ? `${+(value / 1e9).toFixed(1)}B` : `${Math.round(value / 1e6) || "<1"}M`;
-const share = (value) => (known(value) ? (100 * value).toFixed(1).replace("-", "\u2212") : "–");
+const share = (value) => percent(value === null ? null : 100 * value);
 const licenceOf = ({ licence }) => (/^https?:/.test(licence) ? "its own" : licence || "?");
 const columnName = (column) =>
   `${column.label} · ${column.metric}${column.measured.length === column.models.length ? " · measured here" : ""} · ${column.models.length} models`;
@@ -48,13 +48,12 @@ function AtlasView({ state, change }) {
     place < 0
       ? statistics.map(([name, meaning], which) => [name, meaning, (model) => column.statistic(model, which)])
       : PAIRINGS.map(([name, meaning], kind) => [name, meaning, (model) => column.score(model, place, kind)]);
-  const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
+  const used = heads.filter(([, , value]) => column.models.some((_, model) => value(model) !== null));
   const [sort, turn] = ordering({ state, change }, used.map(([head]) => head), `down:${used[0]?.[0]}`);
-  const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
+  const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => value(model) !== null));
   const name = (model) => models[column.models[model]].name;
   const isOwn = (model) => column.measured.includes(model);
-  const shown = (value) => (known(value) ? value : null);
-  const order = sorted(having, sort, (model, at) => shown(used[at][2](model)), name);
+  const order = sorted(having, sort, (model, at) => used[at][2](model), name);
   const left = column.models.length - having.length;
   return html`${choices}
     <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. " : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`}</p>
@@ -72,7 +71,7 @@ function AtlasView({ state, change }) {
       at === null || at >= column.models.length
         ? ""
         : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${name(at)}</bdi> · <bdi>${column.task}</bdi>`} facts=${[
-            ...used.map(([head, , value]) => [head, known(value(at)) && share(value(at))]),
+            ...used.map(([head, , value]) => [head, value(at) !== null && share(value(at))]),
             ["Model revision", revisions[column.revisions[at]]],
             ["mteb version", versions[column.versions[at]]],
             ["Revision of the text", column.text],

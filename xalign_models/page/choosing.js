@@ -1,7 +1,6 @@
 // Which model to use for given languages, read off the table of xalign_models/atlas/scores.py: its formula, and nothing
 // more. A test compares the ranking with the command's.
 const SETTINGS = DATA.atlas?.settings;
-const known = (value) => !Number.isNaN(value);
 const logistic = (x) => 1 / (1 + Math.exp(-x));
 
 // A column of the atlas with its numbers: counts (languages, kinds), scores (kinds, languages, models), statistics.
@@ -11,7 +10,7 @@ function columnAt(index) {
     languages = about.languages.length,
     models = about.models.length,
     start = 5 * languages,
-    score = (at) => (numbers[at] === MISSING ? NaN : numbers[at] / 1000);
+    score = (at) => (numbers[at] === MISSING ? null : numbers[at] / 1000);
   return {
     ...about,
     score: (model, language, kind) => score(start + (kind * languages + language) * models + model),
