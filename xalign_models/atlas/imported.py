@@ -224,24 +224,20 @@ def comparable(results: Iterable[TaskScores]) -> list[dict[str, Any]]:
     ]
 
 
-def write_results(results: Iterable[TaskScores], root: Path, source: str) -> int:
-    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result, and return the number of files.
+def write_results(results: Iterable[TaskScores], root: Path, source: str) -> None:
+    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result.
 
     Each model's metadata records ``source``, the origin of the results.
     """
-    folders: dict[Path, list[TaskScores]] = defaultdict(list)
     for result in results:
-        folders[root / "results" / folder_name(result.model) / result.revision].append(result)
-    for folder, group in folders.items():
-        for result in group:
-            atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
+        folder = root / "results" / folder_name(result.model) / result.revision
+        atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
         if not (folder / META).exists():
-            meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
+            meta: dict[str, Any] = {"name": result.model, "revision": result.revision, "imported_from": source}
             with suppress(FileError):
-                if isinstance(prompts := read_meta(group[0].folder).arguments.get("model_prompts"), dict):
+                if isinstance(prompts := read_meta(result.folder).arguments.get("model_prompts"), dict):
                     meta["loader_kwargs"] = {"model_prompts": prompts}
             atomic_write_text(folder / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
-    return sum(map(len, folders.values()))
 
 
 def _content(result: TaskScores) -> dict[str, Any]:
