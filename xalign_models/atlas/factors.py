@@ -43,6 +43,11 @@ class Cell(NamedTuple):
     language: str
     pairing: int
 
+    @property
+    def text(self) -> str:
+        """The task whose text the cell has; see :data:`SAME_TEXT`."""
+        return SAME_TEXT.get(self.task, self.task)
+
 
 class Factors(NamedTuple):
     """Means (cells,), loadings (cells, r) and variances of the noise (cells,), all of logits."""

@@ -21,19 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.atlas import relatives
-from xalign_models.atlas.factors import (
-    LEAST,
-    MOST,
-    OTHER,
-    SAME_TEXT,
-    Cell,
-    Factors,
-    cells_of,
-    fit,
-    infer,
-    logit,
-    score_of,
-)
+from xalign_models.atlas.factors import LEAST, MOST, OTHER, Cell, Factors, cells_of, fit, infer, logit, score_of
 from xalign_models.atlas.table import TASKS, Atlas, Column
 from xalign_models.errors import ResultsError
 from xalign_models.languages import FLORES_200
@@ -223,9 +211,8 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
     truth = evidence.parts(Factors(np.zeros(count), np.zeros((count, 1)), np.ones(count)))
     ratios: list[list[list[Float64]]] = [[[] for _ in TASKS] for _ in range(2)]
     gains: list[list[Float64]] = [[] for _ in TASKS]
-    for of_kinds, by in zip(ratios, ("language", "task"), strict=True):
-        texts = [cell.language if by == "language" else SAME_TEXT.get(cell.task, cell.task) for cell in evidence.cells]
-        names, group = np.unique(texts, return_inverse=True)
+    for of_kinds, by in zip(ratios, ("language", "text"), strict=True):
+        names, group = np.unique([getattr(cell, by) for cell in evidence.cells], return_inverse=True)
         for _ in range(DRAWS):
             hidden = (rng.random((len(evidence.scores), len(names))) < HIDDEN)[:, group]
             kept = np.where(hidden, np.nan, evidence.scores)
@@ -236,7 +223,7 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
                 errors = logit(true.scores) - logit(part.scores)
                 doubts = np.exp(np.add.outer(*_margins(part.spreads))) * lacking
                 of_kinds[number].append(np.abs(errors[whole] / doubts[whole]))
-                if by == "task":
+                if by == "text":
                     on = true.states // 16 > part.states // 16
                     gains[number].append(np.stack([errors / lacking.clip(0.1), on])[:, whole])
     effects = [_effect(*np.concatenate(gain, axis=1)) for gain in gains]
