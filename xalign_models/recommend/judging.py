@@ -170,7 +170,7 @@ def recommend(
                 note = f" {first.candidate.label}, less simple, has {first.score:.3f}, which chance could explain."
             break
         chosen = before_all
-    reason = _reason(chosen, ordered, before_all) + note
+    reason = _reason(chosen, ordered, before_all, "the mean reciprocal rank of held-out translations") + note
     if losses := [f"{row.kind} ({', '.join(row.losses)})" for row in chosen.card if row.losses]:  # that are no vetoes
         reason += f" It is worse beyond chance at {', '.join(losses)}."
     return Recommendation(chosen.candidate, (before_all, *ordered), reason)
@@ -259,12 +259,7 @@ def _check(data: Mapping[str, AnyFloats]) -> None:
         )
 
 
-def _reason(
-    best: CandidateResult,
-    ordered: Sequence[CandidateResult],
-    plain: CandidateResult,
-    measure: str = "the mean reciprocal rank of held-out translations",
-) -> str:
+def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult, measure: str) -> str:
     if best.candidate != PLAIN:
         return (
             f"{best.candidate.label} raises {measure} from {plain.score:.3f} "
