@@ -74,7 +74,7 @@ def score(trials: Sequence[Trial], pivot: str, candidate: Candidate, views: Mapp
             keys, view = trial.keys[language], views[language]
             held = np.flatnonzero(trial.judged[language])
             few = held[:MOST]
-            near = reciprocal_ranks(own[held], roles[-1][language][0], view.nearest[held], keys[held], keys)
+            near = reciprocal_ranks(own[held], roles[-1][language][0], view.nearest[held], (keys[held], keys))
             parts[RETRIEVAL, True][language].append((keys[held], near))
             for within, side in ((False, other), (True, own)):
                 shares = agreement(own[few] @ side[few].T, other[few] @ other[few].T)
@@ -105,11 +105,7 @@ def retrieval(
 
 
 def reciprocal_ranks(
-    queries: AnyFloats,
-    pool: AnyFloats,
-    gold: npt.NDArray[np.integer],
-    own: Keys | None = None,
-    keys: Keys | None = None,
+    queries: AnyFloats, pool: AnyFloats, gold: npt.NDArray[np.integer], sentences: tuple[Keys, Keys] | None = None
 ) -> Float64:
     """1 / rank (n,) of each query's row of the pool; ties count against it.
 
@@ -117,12 +113,12 @@ def reciprocal_ranks(
         queries: (n, d) unit rows.
         pool: (m, d) unit rows.
         gold: (n,) rows of the pool.
-        own: (n,) sentences of the queries, which are then left out of the pool.
-        keys: (m,) sentences of the pool.
+        sentences: (n,) sentences of the queries, which are then left out of the pool, and (m,) sentences of the pool.
     """
 
     def adjust(scores: AnyFloats, rows: slice) -> AnyFloats:
-        if own is not None and keys is not None:
+        if sentences is not None:
+            own, keys = sentences
             scores[own[rows][:, None] == keys] = -np.inf
         places = np.arange(len(scores)), gold[rows]
         scores[places] -= TIE  # equal scores differ by rounding
