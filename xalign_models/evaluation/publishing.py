@@ -86,8 +86,7 @@ def _scores(name: str, results: Results) -> Iterator[EvalResult]:
     for task in results.tasks:
         with suppress(KeyError):  # the model was not scored on it, or mteb does not know it
             table, metadata = results.tables[name, task], mteb.get_task(task).metadata
-            scores = table.columns["main_score"].tolist()
-            for split, subset, score in zip(table.frame.splits, table.frame.subsets, scores, strict=True):
+            for split, subset, _, score in table.rows():
                 yield EvalResult(
                     task_type="sentence-similarity",
                     task_name=metadata.type,

@@ -24,7 +24,6 @@ from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.recipe import Recipe
-from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
 from xalign_models.store import EmbeddingStore
@@ -170,9 +169,7 @@ def reproduce(
         notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the store's; add --no-cache")
     rows = tuple(
         ScorePair(split, subset, score, scores.get((split, subset)))
-        for split, subset, score in sorted(
-            zip(committed.frame.splits, committed.frame.subsets, committed.columns[MAIN].tolist(), strict=True)
-        )
+        for split, subset, _, score in sorted(committed.rows())
     )
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
     return Reproduction(meta.name, committed.task, rows, tuple(notes), *counts)
