@@ -69,6 +69,7 @@ def page_data(
     The arguments and errors are those of :func:`xalign_models.page.write_page`.
     """
     boards = _boards(results, models, tasks)
+    main = next(iter(boards.values()))
     rows = [(board, row) for board in boards.values() for row in board.rows]
     first: dict[str, int] = {}
     for index, (_, row) in enumerate(rows):
@@ -81,14 +82,12 @@ def page_data(
     published = []
     for number, task in enumerate(names):
         tables = {index: results.tables[name, task] for name, index in first.items() if (name, task) in results.tables}
-        with_items[number] = {index: table for index, table in tables.items() if rows[index][0] is rows[0][0]}
+        with_items[number] = {index: table for index, table in tables.items() if rows[index][0] is main}
         bases = ((row, results.tables.get((table.baseline or "", task))) for row, table in tables.items())
         plain = {row: base for row, base in bases if base}
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
-        common = {
-            s for column in (task, *_directions(task)) for s in next(iter(boards.values())).common.get(column, ())
-        }
+        common = {subset for column in (task, *_directions(task)) for subset in main.common.get(column, ())}
         published += _published(number, task, results, values, common)
     origins = {
         folder: (_model(folder.name, results.metadata.get(folder, {})), _machines(folder))

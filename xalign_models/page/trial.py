@@ -53,9 +53,8 @@ def write_trial(trial: Trial, path: Path) -> None:
     }
     parts = {name: escape(text, "html") for name, text in words.items()}
     parts["chart"] = "".join(map(_bar, trial.scores))
-    parts["card"] = (
-        table([*COLUMNS], [[*row.cells().values()] for row in chosen.card], "wide") if chosen.card else "<p>None.</p>"
-    )
+    card = [[*row.cells().values()] for row in chosen.card]
+    parts["card"] = table(COLUMNS, card, "wide") if card else "<p>None.</p>"
     parts["verdicts"] = table(["method", chosen.measure, "p", "worse in"], verdicts, "wide")
     atomic_write_text(path, filled("trial.html", parts))
 
