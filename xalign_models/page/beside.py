@@ -42,12 +42,8 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     revisions, versions = Numbered(), Numbered()
     columns = [
         {
-            "task": column.task,
-            "kind": column.kind,
-            "label": column.label,
+            **{name: getattr(column, name) for name in ("task", "kind", "label", "split", "metric")},
             "text": column.dataset_revision,
-            "split": column.split,
-            "metric": column.metric,
             "measured": [row for row, model in enumerate(column.models) if model in column.measured],
             "models": [place[model] for model in column.models],
             "revisions": [revisions[revision] for revision in column.revisions],

@@ -43,10 +43,7 @@ def to_json(board: Board) -> dict[str, Any]:
         "columns": list(board.columns),
         "rows": [
             {
-                "group": row.group,
-                "name": row.name,
-                "prompt": row.prompt,
-                "apart": row.apart,
+                **{name: getattr(row, name) for name in ("group", "name", "prompt", "apart")},
                 "cells": {key: _plain(cell) for key, cell in row.cells.items()},
             }
             for row in board.rows
