@@ -337,15 +337,8 @@ def _interval(gains: Scored) -> tuple[float, tuple[float, float]]:
 def _verdict(candidate: Candidate, scored: Scored, plain: Scored) -> CandidateResult:
     row = _card_row("", "", (scored, {}), (plain, {}))
     keys, gains = joined(list(_gains(scored, plain).values()))
-    return CandidateResult(
-        candidate,
-        score=row.score,
-        gain=row.gain,
-        p_gain=_p(gains, keys),
-        worst=row.worst,
-        worst_gain=row.worst_gain,
-        losses=row.losses,
-    )
+    copied = {name: getattr(row, name) for name in ("score", "gain", "worst", "worst_gain", "losses")}
+    return CandidateResult(candidate, p_gain=_p(gains, keys), **copied)
 
 
 def loss_p(scored: Scored, best: Scored) -> float:
