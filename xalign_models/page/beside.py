@@ -93,7 +93,6 @@ def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
     statistics = np.full((len(SHOWN), len(column.models)), np.nan)
     if model_levels.models and model_levels.languages:
         rows, summary = [column.row[model] for model in model_levels.models], summarise(model_levels)
-        for number, name in enumerate(SHOWN):
-            statistics[number, rows] = summary[name]
+        statistics[:, rows] = [summary[name] for name in SHOWN]
     statistics[np.abs(statistics) > _LARGEST] = np.nan
     return column.counts, scaled(column.scores.transpose(2, 1, 0), THOUSAND), scaled(statistics, THOUSAND)

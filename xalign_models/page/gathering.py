@@ -45,13 +45,11 @@ class _Values:
     labels: Numbered = field(default_factory=Numbered)
     size: int = 0
 
-    def add(
-        self, rows: Mapping[int, Iterable[float | None]], labels: Sequence[str], *, task: int, **about: Any
-    ) -> None:
+    def add(self, rows: Mapping[int, Iterable[float | None]], labels: Sequence[str], **about: Any) -> None:
         """Add a task's table of scores (rows x labels); None is no score."""
         label_numbers = [self.labels[label] for label in labels]
         name = f"values-{len(self.blocks)}"
-        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "name": name})
+        self.blocks.append({**about, "rows": list(rows), "labels": label_numbers, "name": name})
         table = np.array([[*row] for row in rows.values()], dtype=np.float64)
         self.packed[name] = pack([scaled(table, THOUSAND)])
         self.size += table.size
