@@ -55,6 +55,16 @@ function AtlasView({ state, change }) {
   const isOwn = (model) => column.measured.includes(model);
   const order = sorted(having, sort, (model, at) => used[at][2](model), name);
   const left = column.models.length - having.length;
+  const titleOf = (model) => html`<bdi>${name(model)}</bdi> · <bdi>${column.task}</bdi>`;
+  const factsOf = (model) => [
+    ...used.map(([head, , value]) => [head, value(model) !== null && share(value(model))]),
+    ["Model revision", revisions[column.revisions[model]]],
+    ["mteb version", versions[column.versions[model]]],
+    ["Revision of the text", column.text],
+    ["Split and metric", `${column.split}, ${column.metric}`],
+    ["Source", isOwn(model) ? "measured here" : `${source.address}, commit ${source.commit}, ${source.licence}`],
+    ...aboutModel(models[column.models[model]]),
+  ];
   return html`${choices}
     <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. " : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`}</p>
     <p class="more">The columns are explained below. Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
@@ -67,19 +77,7 @@ function AtlasView({ state, change }) {
       }))}
       sort=${sort} onSort=${turn} onOpen=${setAt} />
     <dl>${used.map(([head, meaning]) => html`<dt>${head}</dt><dd>${meaning}</dd>`)}</dl>
-    ${
-      at === null || at >= column.models.length
-        ? ""
-        : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${name(at)}</bdi> · <bdi>${column.task}</bdi>`} facts=${[
-            ...used.map(([head, , value]) => [head, value(at) !== null && share(value(at))]),
-            ["Model revision", revisions[column.revisions[at]]],
-            ["mteb version", versions[column.versions[at]]],
-            ["Revision of the text", column.text],
-            ["Split and metric", `${column.split}, ${column.metric}`],
-            ["Source", isOwn(at) ? "measured here" : `${source.address}, commit ${source.commit}, ${source.licence}`],
-            ...aboutModel(models[column.models[at]]),
-          ]} />`
-    }`;
+    ${column.models[at] === undefined ? "" : html`<${Facts} key=${at} close=${() => setAt(null)} title=${titleOf(at)} facts=${factsOf(at)} />`}`;
 }
 
 // What the form says: languages as labels, limits as numbers, and a sentence on each thing that cannot be read.
