@@ -282,12 +282,11 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     logits = means[number_of] + kriging @ residues
     logits[known] = observed
     left, singular, right = np.linalg.svd(logits, full_matrices=False)
-    rank = min(_RANK, len(singular))
-    rows = _quantised(left[:, :rank] * np.sqrt(singular[:rank]))
-    coordinates = _quantised(right[:rank].T * np.sqrt(singular[:rank]))
+    rows = _quantised(left[:, :_RANK] * np.sqrt(singular[:_RANK]))
+    coordinates = _quantised(right[:_RANK].T * np.sqrt(singular[:_RANK]))
     margins = [_margins(part.spreads) for part in parts]
     measured = found.states % 16 == found.tasks[:, None]
-    missed = like.scales[2] if like else _left_out(kinds, languages, known, atlas.named, residues, measured)
+    missed = like.scales[2] if like else _left_out(languages, known, atlas.named, residues, measured)
     row_spreads = np.log(missed[number_of] * errors)
     row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])
     tasks = np.zeros(len(kinds), np.int16)
@@ -326,30 +325,25 @@ def _quantised(values: Float64) -> Int16:
 
 
 def _left_out(
-    kinds: Sequence[str],
-    languages: Sequence[str],
-    known: npt.NDArray[np.intp],
-    named: Mapping[str, int],
-    values: Float64,
-    measured: Mask,
+    languages: Sequence[str], known: npt.NDArray[np.intp], named: Mapping[str, int], values: Float64, measured: Mask
 ) -> Float64:
     """How many standard errors cover ``COVERED`` of the measured scores of languages, by kind (kinds,).
 
     A tenth of the languages is left out at a time. Only languages of FLORES-200 count, as no others are in the table
     without a score. A kind without data has the number of all kinds together.
     """
-    places = known % len(languages)
+    numbers, places = np.divmod(known, len(languages))
+    kinds, own = [TASKS[number] for number in numbers], [languages[place] for place in places]
     fold = np.random.default_rng(0).integers(0, 10, len(languages))[places]
     ratios: dict[str, list[Float64]] = {kind: [] for kind in TASKS}
     for part in range(10):
         kept, out = np.flatnonzero(fold != part), np.flatnonzero(fold == part)
         if len(kept) and len(out):
-            own = [languages[place] for place in places]
-            matrix, errors = relatives.weights([kinds[row] for row in known], own, kept, named)
+            matrix, errors = relatives.weights(kinds, own, kept, named)
             missed = np.abs(values[out] - matrix[out] @ values[kept]) / errors[out, None]
             for row, of_models in zip(out, missed, strict=True):
                 if own[row] in FLORES_200:
-                    ratios[kinds[known[row]]].append(of_models[measured[row]])
+                    ratios[kinds[row]].append(of_models[measured[row]])
     pooled = [*chain.from_iterable(ratios.values())]
     return np.array([_covering(of_kind or pooled) for of_kind in ratios.values()])
 
