@@ -40,6 +40,8 @@ Where no task has the language, nothing is taken off: the doubt is about the lan
 DRAWS, HIDDEN = 10, 0.1
 """Draws of the pairs of models and languages, and of models and tasks, that scale intervals, and their share."""
 _RANK = 12
+_BLOCK = 256  # models that are added at once, which bounds the memory
+_UNSCALED = np.ones((2, len(TASKS)))
 
 
 class Row(NamedTuple):
@@ -126,12 +128,6 @@ class Scores:
             measured,
             trained,
         )
-
-
-_BLOCK = 256  # models that are added at once, which bounds the memory
-
-
-_UNSCALED = np.ones((2, len(TASKS)))
 
 
 class _Part(NamedTuple):

@@ -22,6 +22,8 @@ from xalign_models.results.layout import META, SETTINGS, folder_name, results_fo
 from xalign_models.results.reading import Results
 
 TAGS = ("sentence-transformers", "sentence-similarity", "feature-extraction", "mteb", "xalign")
+_LEAST_MTEB = 2
+"""Minimum major version of mteb."""
 
 
 def prepare(model: Path, folder: Path, results: Results | None = None) -> Path:
@@ -115,10 +117,6 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
     except Exception as error:  # of the hub, of its client, or of the network
         reason = f"{repository} cannot be written on the hub ({one_line(error)})"
         raise ModelError(f"{reason}; `hf auth login` signs in.") from None
-
-
-_LEAST_MTEB = 2
-"""Minimum major version of mteb."""
 
 
 def problems(root: Path) -> list[str]:
