@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
+from xalign_models.evaluation.run import QUIET, make_task
 from xalign_models.languages import LanguageText, canonical
 from xalign_models.models.encoder import XAlignEncoder
 
@@ -64,8 +65,6 @@ def task_sides(name: str, languages: Collection[str] | None = None) -> dict[str,
 
 
 def _seen(name: str, languages: Collection[str] | None) -> dict[tuple[LanguageText, str], None]:
-    from xalign_models.evaluation.run import QUIET, make_task
-
     recorder, shown = Recorder(), datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()  # a bar for each subset that mteb reads
     try:

@@ -105,8 +105,7 @@ def _store(clean: bool) -> Check:
     check = Check("store")
     if not (default_path() / "data.mdb").is_file():
         return check
-    store = open_store()
-    for namespace, total, damaged in store.verify(clean):
+    for namespace, total, damaged in open_store().verify(clean):
         check.checked += total
         if damaged:
             problem = f"{damaged} of {total} vectors of {namespace[:16]} are damaged"
