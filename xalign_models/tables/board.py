@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from xalign_models.tables.escaping import escape
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.text import Text
 
 _LABEL, _NARROW, HEAD = 40, 18, 10  # characters that row labels, the same where space is short, and headers may have
 
@@ -142,8 +143,6 @@ class Board:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
-        from rich.text import Text
-
         widths = {
             column: 2 + _width([*wrap(column, HEAD), *(line for row in self.rows for line in row.lines(column))])
             for column in self.columns
@@ -170,7 +169,6 @@ class Board:
     def _table(self, columns: Sequence[str], limit: int) -> RenderableType:
         from rich import box
         from rich.table import Table
-        from rich.text import Text
 
         texts = self.heads()
         heads = [*([text] for text in texts), *(wrap(column, HEAD) for column in columns)]
@@ -206,8 +204,6 @@ def pieces(widths: Sequence[int], start: int, room: int) -> Iterator[list[int]]:
 
 
 def _styled(row: Row, column: str) -> Text:
-    from rich.text import Text
-
     score, *extra = row.lines(column)
     cell = row.cells.get(column)
     style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
