@@ -5,10 +5,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +29,7 @@ _COLUMNS = (
 _NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(NamedTuple):
     """Usable public results, and one line for each omission."""
 
     results: tuple[TaskScores, ...]
@@ -191,14 +189,12 @@ def _without_duplicates(results: Iterable[TaskScores], problems: list[str]) -> l
         groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
     chosen = []
     for _, group in sorted(groups.items()):
-        best, *others = sorted(group, key=_preference, reverse=True)
+        best, *others = sorted(
+            group, key=lambda one: (len(one.rows()), version_key(one.mteb_version), one.revision), reverse=True
+        )
         chosen.append(best)
         problems += [f"{_name(other)}: left out, {best.revision} has the same task" for other in others]
     return chosen
-
-
-def _preference(result: TaskScores) -> tuple[Any, ...]:
-    return len(result.rows()), version_key(result.mteb_version), result.revision
 
 
 def version_key(version: str | None) -> tuple[int, ...]:

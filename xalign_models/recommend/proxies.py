@@ -9,7 +9,7 @@ Classification is the accuracy of centroids, with the plain backbone's clusters 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,7 @@ ByKind = Mapping[tuple[str, bool], Scored]
 """Scores by kind and by whether both sides are of one language."""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """The plain backbone's view of a language's pivot side: the class and the nearest sentence of each row."""
 
     classes: npt.NDArray[np.integer]
