@@ -26,6 +26,7 @@ from xalign_models.atlas.table import TASKS, Atlas, Column
 from xalign_models.errors import ResultsError
 from xalign_models.languages import FLORES_200
 from xalign_models.linalg.arrays import Float64, Mask
+from xalign_models.parallel import map_forked
 
 Int16 = npt.NDArray[np.int16]
 STEP, UNIT = 500, 200
@@ -357,12 +358,17 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     main, places = main_columns(published.columns), {name: place for place, name in enumerate(everybody)}
     wanted = [order.get(cell, -1) for cell in cells]
     padded = np.pad(values, ((0, 0), (0, 1)), constant_values=np.nan)  # the last column is that of missing cells
-    for start in range(0, len(names), _BLOCK):
-        block = names[start : start + _BLOCK]
+    blocks = [names[start : start + _BLOCK] for start in range(0, len(names), _BLOCK)]
+
+    def parts(block: Sequence[str]) -> list[_Part]:
         table = padded[np.ix_([places[name] for name in block], wanted)]
         evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
-        scores = _with_parts(scores, evidence.parts(scores.factors, scores.scales), block)
-    return scores
+        return evidence.parts(scores.factors, scores.scales)
+
+    more = scores
+    for block, of_block in zip(blocks, map_forked(parts, blocks, len(names)), strict=True):
+        more = _with_parts(more, of_block, block)
+    return more
 
 
 def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
