@@ -100,7 +100,7 @@ def cells_of(columns: Sequence[Column], models: Sequence[str], fewest: int = FEW
     return cells, scores
 
 
-def fit(logits: Float64, rank: int = RANK) -> Factors:
+def fit(logits: Float64, rank: int = RANK, seed: int = 0) -> Factors:
     """Fit the factors to logits (models, cells), NaN where a model lacks a cell.
 
     EM starts from a general factor, on which all cells load alike, and small random loadings on the others. A start at
@@ -110,7 +110,7 @@ def fit(logits: Float64, rank: int = RANK) -> Factors:
     counts = np.maximum(observed.sum(axis=0), 1)
     values = np.where(observed, logits, 0.0)
     mean = values.sum(axis=0) / counts
-    loadings = np.random.default_rng(0).normal(0, 0.1, (len(mean), rank))
+    loadings = np.random.default_rng(seed).normal(0, 0.1, (len(mean), rank))
     loadings[:, 0] = 0.7
     factors = Factors(mean, loadings, np.full(len(mean), 0.1))
     prior = np.diag([PULL] * loadings.shape[1] + [1e-6])

@@ -105,9 +105,9 @@ def _mean(values: Float64) -> Float64:
     return values[:, available].mean(axis=1) if available.any() else np.full(len(values), np.nan)
 
 
-def with_intervals(scores: Levels, *, draws: int = DRAWS) -> dict[str, tuple[Float64, Float64, Float64]]:
+def with_intervals(scores: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict[str, tuple[Float64, Float64, Float64]]:
     """Each statistic (models,) with the ends of its 95% interval; languages are resampled with replacement."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     samples = [summarise(scores, rng.integers(0, len(scores.languages), len(scores.languages))) for _ in range(draws)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of statistics that a model has in no sample: they are NaN
@@ -133,7 +133,7 @@ class Ranked:
     group: int
 
 
-def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS) -> list[Ranked]:
+def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, seed: int = 0) -> list[Ranked]:
     """Rank models by their mean over languages, and group those without a significant difference.
 
     A group begins with the best model that is not yet in one; a model joins while its paired difference to that first
@@ -145,7 +145,7 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS) ->
 
     count = level.shape[1]
     order = np.argsort(-level.mean(axis=1), kind="stable")
-    weights = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=draws) / count
+    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws) / count
     means = weights @ level[order].T
     ranks = (-means).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
     lowest, highest = np.quantile(ranks, INTERVAL, axis=0, method="nearest")
@@ -174,7 +174,7 @@ class Association:
     models: int
 
 
-def association(x: Float64, y: Float64, clusters: Sequence[str]) -> Association | None:
+def association(x: Float64, y: Float64, clusters: Sequence[str], *, seed: int = 0) -> Association | None:
     """Rank correlation of two properties of models; None for fewer than five models with both.
 
     ``clusters`` are resampled with replacement, such as the models' organisations. Samples weight the ranks of the
@@ -188,7 +188,7 @@ def association(x: Float64, y: Float64, clusters: Sequence[str]) -> Association 
     a, b = rankdata(x[finite]), rankdata(y[finite])
     names, member = np.unique(np.asarray(clusters)[finite], return_inverse=True)
     chances = np.full(len(names), 1 / len(names))
-    weights = np.random.default_rng(0).multinomial(len(names), chances, size=DRAWS)[:, member].astype(np.float64)
+    weights = np.random.default_rng(seed).multinomial(len(names), chances, size=DRAWS)[:, member].astype(np.float64)
     low, high = np.nanquantile(_correlation(a, b, weights), INTERVAL)
     return Association(float(_correlation(a, b, np.ones((1, len(a))))[0]), float(low), float(high), len(a))
 

@@ -80,10 +80,10 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
     return Sample(Rows(names, vectors, listed or None), codes, facts)
 
 
-def contents(sample: Sample) -> Tables:
+def contents(sample: Sample, seed: int = 0) -> Tables:
     """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows."""
     rows, codes = sample.rows, sample.codes
-    unit, rng = normalise(rows.vectors), np.random.default_rng(0)
+    unit, rng = normalise(rows.vectors), np.random.default_rng(seed)
     asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
     nearest = nearest_others(unit[asked], unit, asked, NEIGHBOURS)
     languages = []

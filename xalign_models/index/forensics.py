@@ -24,13 +24,13 @@ AGAIN = 64
 """Maximum number of texts that are encoded again."""
 
 
-def foreign(vectors: Float32) -> Mask:
+def foreign(vectors: Float32, seed: int = 0) -> Mask:
     """(n,) the rows that another model made than most others, by clusters of the unit vectors (n, d)."""
     from sklearn.cluster import KMeans
 
     rows = normalise(vectors)
     count = min(CLUSTERS, max(2, len(rows) // LEAST))
-    labels = KMeans(count, n_init=1, random_state=0).fit_predict(rows)
+    labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
     parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
     top = max(1, rows.shape[1] // DIRECTIONS)
     directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]
