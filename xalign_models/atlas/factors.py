@@ -7,6 +7,7 @@ A cell is a language of a column in one pairing: alone, with English, or with ot
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -82,15 +83,16 @@ def score_of(logits: Float64) -> Float64:
 
 
 def cells_of(columns: Sequence[Column], models: Sequence[str], fewest: int = FEWEST) -> tuple[list[Cell], Float64]:
-    """The cells with at least ``fewest`` models, and the scores (models, cells), NaN where a model lacks one."""
+    """The cells with at least ``fewest`` of the models, and scores (models, cells), NaN where a model lacks a cell."""
     order = {model: row for row, model in enumerate(models)}
     cells, found = [], []
     for column in columns:
-        rows = [order[model] for model in column.models]
+        there = [model in order for model in column.models]
+        rows, of_models = [order[model] for model in compress(column.models, there)], column.scores[there]
         for place, language in enumerate(column.languages):
             for pairing, kinds in enumerate(PAIRINGS):
                 used = [kind for kind in kinds if column.counts[place, kind] > 0]
-                means = column.scores[:, place, used].mean(axis=1) if used else np.zeros(0)
+                means = of_models[:, place, used].mean(axis=1) if used else np.zeros(0)
                 if used and np.isfinite(means).sum() >= fewest:
                     cells.append(Cell(column.task, column.kind, column.label, language, pairing))
                     found.append((rows, means))

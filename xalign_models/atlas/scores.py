@@ -352,38 +352,33 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
     are not published count nowhere.
     """
     cells, _ = cells_of(published.columns, scores.models)
-    labels, everybody = {cell.column for cell in cells}, sorted(atlas.models)
-    found, values = cells_of([column for column in atlas.columns if column.label in labels], everybody)
-    order = {cell: number for number, cell in enumerate(found)}
-    main, places = main_columns(published.columns), {name: place for place, name in enumerate(everybody)}
-    wanted = [order.get(cell, -1) for cell in cells]
-    padded = np.pad(values, ((0, 0), (0, 1)), constant_values=np.nan)  # the last column is that of missing cells
-    blocks = [names[start : start + _BLOCK] for start in range(0, len(names), _BLOCK)]
+    labels, main = {cell.column for cell in cells}, main_columns(published.columns)
+    found, values = cells_of([column for column in atlas.columns if column.label in labels], names, fewest=1)
+    order = {cell: number for number, cell in enumerate(cells)}
+    there = [cell in order for cell in found]
+    places = [order[cell] for cell in compress(found, there)]
 
-    def parts(block: Sequence[str]) -> list[_Part]:
-        table = padded[np.ix_([places[name] for name in block], wanted)]
-        evidence = _Evidence(cells, table, _trained(atlas, block, cells), main, scores.place)
-        return evidence.parts(scores.factors, scores.scales)
+    def added(block: slice) -> tuple[npt.NDArray[np.int16], ...]:
+        table = np.full((len(names[block]), len(cells)), np.nan)
+        table[:, places] = values[block, there]
+        evidence = _Evidence(cells, table, _trained(atlas, names[block], cells), main, scores.place)
+        parts = evidence.parts(scores.factors, scores.scales)
+        found = _joined(parts)
+        rows = scores.rows[found.rows].astype(np.float64) / UNIT
+        coordinates = _quantised(np.asarray(np.linalg.lstsq(rows, logit(found.scores), rcond=None)[0].T, np.float64))
+        logs = [np.log(part.spreads) - scores.row_spreads[part.rows, None] / UNIT for part in parts]
+        spreads = [of_kind.mean(axis=0) if len(of_kind) else np.zeros(len(table)) for of_kind in logs]
+        residuals, states = _cells(found, scores.rows, coordinates)
+        return coordinates.T, residuals, states, _quantised(np.stack(spreads))
 
-    more = scores
-    for block, of_block in zip(blocks, map_forked(parts, blocks, len(names)), strict=True):
-        more = _with_parts(more, of_block, block)
-    return more
-
-
-def _with_parts(scores: Scores, parts: Sequence[_Part], names: Sequence[str]) -> Scores:
-    found = _joined(parts)
-    rows = scores.rows[found.rows].astype(np.float64) / UNIT
-    coordinates = _quantised(np.asarray(np.linalg.lstsq(rows, logit(found.scores), rcond=None)[0].T, np.float64))
-    residuals, states = _cells(found, scores.rows, coordinates)
-    logs = [np.log(part.spreads) - scores.row_spreads[part.rows, None] / UNIT for part in parts]
-    spreads = [of_kind.mean(axis=0) if len(of_kind) else np.zeros(len(names)) for of_kind in logs]
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(names), _BLOCK)]
+    coordinates, residuals, states, spreads = map(np.hstack, zip(*map_forked(added, blocks, len(names)), strict=True))
     kept = [row for row, model in enumerate(scores.models) if model not in names]
     return replace(
         scores,
         models=(*(scores.models[row] for row in kept), *names),
-        coordinates=np.concatenate([scores.coordinates[kept], coordinates]),
-        residuals=np.concatenate([scores.residuals[:, kept], residuals], axis=1),
-        states=np.concatenate([scores.states[:, kept], states], axis=1),
-        model_spreads=np.concatenate([scores.model_spreads[:, kept], _quantised(np.stack(spreads))], axis=1),
+        coordinates=np.concatenate([scores.coordinates[kept], coordinates.T]),
+        residuals=np.hstack([scores.residuals[:, kept], residuals]),
+        states=np.hstack([scores.states[:, kept], states]),
+        model_spreads=np.hstack([scores.model_spreads[:, kept], spreads]),
     )
