@@ -6,14 +6,15 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
 from xalign_models.boards.columns import Column, Tested, judge, rank
 from xalign_models.boards.studies import prompt_of, studies
 from xalign_models.errors import ModelError, ResultsError
+from xalign_models.linalg.arrays import Float64
 from xalign_models.parallel import map_forked
 from xalign_models.published import published_on
 from xalign_models.results.intervals import FEWEST
@@ -62,12 +63,14 @@ def leaderboard(
     kind = {name for name in specs if study is None or (name in varied) == study}
     chosen = [name for name in choose_models(results.models, models) if name in kind]
     rows = {row.name: replace(row, prompt=prompt_of(specs[row.name])) for row in _empty_rows(results, chosen)}
-    columns = [
-        column
-        for task in choose(results.tasks, tasks, "task")
-        for direction, pattern in DIRECTIONS.get(task, {"": "*"}).items()
-        if (column := Column.of(results, f"{task} {direction}".strip(), task, pattern, metric, list(rows), languages))
-    ]
+
+    def columns_of(task: str) -> list[Column]:
+        patterns = {f"{task} {name}".strip(): text for name, text in DIRECTIONS.get(task, {"": "*"}).items()}
+        made = (Column.of(results, head, task, text, metric, list(rows), languages) for head, text in patterns.items())
+        return [column for column in made if column]
+
+    by_task = [columns_of(task) for task in choose(results.tasks, tasks, "task")]
+    columns = [*chain.from_iterable(by_task)]
     if not columns:
         metrics = sorted({name for table in results.tables.values() for name in table.columns})
         hint = "only studies have it, see --studies" if study is False and len(kind) < len(specs) else ""
@@ -75,13 +78,16 @@ def leaderboard(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
         )
 
-    def filled(column: Column) -> tuple[dict[str, Tested], Sequence[Tested], npt.NDArray[np.float64]]:
-        column.fill(results, Items(metric) if significance else None)
-        return column.cells, column.ranked, column.p_values
+    def filled(of_task: Sequence[Column]) -> list[tuple[dict[str, Tested], Sequence[Tested], Float64]]:
+        items = Items(metric) if significance else None
+        for column in of_task:
+            column.fill(results, items)
+        return [(column.cells, column.ranked, column.p_values) for column in of_task]
 
-    longest = sorted(columns, key=lambda column: -len(column.common))
-    for column, parts in zip(longest, map_forked(filled, longest, sum(len(c.tables) for c in columns)), strict=True):
-        column.cells, column.ranked, column.p_values = parts
+    by_task.sort(key=lambda of_task: -sum(len(values) for column in of_task for values in column.values.values()))
+    parts = chain.from_iterable(map_forked(filled, by_task, len(results.tables)))
+    for column, part in zip(chain.from_iterable(by_task), parts, strict=True):
+        column.cells, column.ranked, column.p_values = part
     judge([cell for column in columns for cell in column.cells.values()])
     rank(columns)
     for column in columns:

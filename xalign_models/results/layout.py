@@ -27,7 +27,7 @@ def result_files(root: Path) -> list[Path]:
     paths = [
         path
         for folder in folders
-        for path in sorted(folder.glob("*/*/*.json"))
+        for path in sorted(folder.glob("*/*/*.json"), key=str)
         if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
     ]
     if not paths:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 Numbers = float | npt.NDArray[Any]
 Z = 1.6448536269514722
 """One-sided 95% quantile of the normal distribution."""
-_HALVINGS = 55  # of an interval of at most two, down to rounding
+_HALVINGS = 40  # of an interval of at most two, down to 2e-12
 _DRAWS = 20_000  # of a planned comparison: its power is known to half a percent
 
 
