@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import transformers
-from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -139,6 +138,8 @@ class Trainer(OpenTrainer):
     @classmethod
     def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
         """The trainer of an objective, which wraps the model ``inner`` and collates the columns of the training set."""
+        from datasets import Dataset
+
         return cls(
             SentenceTransformer(modules=[objective], device="cpu"),
             inner=inner,

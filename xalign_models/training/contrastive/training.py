@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
@@ -104,6 +103,8 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
     def __init__(self, dataset: Any, **options: Any) -> None:
+        from datasets import Dataset
+
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
@@ -142,6 +143,8 @@ def fit(
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
+    from datasets import Dataset
+
     rows = {side: [pair[i]._asdict() for pair in pairs] for i, side in enumerate(("anchor", "positive"))}
     batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import hf_hub_download
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig
@@ -262,6 +261,8 @@ def _filled(
 
 def _file(release: assets.ResolvedModel, name: str) -> Path:
     if release.source == "hub":
+        from huggingface_hub import hf_hub_download
+
         with opened(release.path_or_id):
             away = assets.hub_is_away()
             return Path(hf_hub_download(release.path_or_id, name, revision=release.revision, local_files_only=away))

@@ -395,7 +395,7 @@ def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
         calls.append((model, name, options["revision"]))
         return str(folder / name)
 
-    monkeypatch.setattr("xalign_models.training.lusifer.released.hf_hub_download", download)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
     monkeypatch.setattr("xalign_models.assets.resolution.hub_commit", lambda model, revision: f"{revision}-commit")
     found = load_encoder("lusifer:Hieuman/LUSIFER@v1").encode_texts(TEXTS, [None] * 4, "")

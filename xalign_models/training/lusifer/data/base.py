@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import datasets
 import numpy as np
 
 from xalign_models import assets
@@ -147,6 +146,8 @@ LOCAL = (
 
 
 def _table(path: str, config: str | None, split: str, revision: str | None = None) -> Any:
+    import datasets
+
     try:
         with assets.hub_or_cache(path):
             return datasets.load_dataset(path, config, split=split, revision=revision)
