@@ -48,6 +48,7 @@ class ModelMeta:
         arguments: Arguments of the model's loader.
         spec: The model's spec; None for models that are not ours.
         trained_on: Names of its training data and of the tasks that have the text it was fitted on.
+        baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
     """
 
     name: str
@@ -55,15 +56,13 @@ class ModelMeta:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     spec: ModelSpec | None = None
     trained_on: frozenset[str] = frozenset()
+    baseline: str | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Mark the name as a claim."""
         object.__setattr__(self, "name", Claim(self.name))
-
-    @cached_property
-    def baseline(self) -> str | None:
-        """Name of the same backbone, unaligned; None for itself and for models that are not ours."""
-        return self.spec.baseline if self.spec and self.spec.baseline != self.name else None
+        baseline = self.spec and self.spec.baseline
+        object.__setattr__(self, "baseline", baseline if baseline != self.name else None)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -133,13 +134,14 @@ class Board:
     legend: Sequence[str]
     common: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    @cached_property
     def heads(self) -> list[str]:
         """Headers of the text columns: that of the labels, and ``prompt`` if a row has one."""
         return [self.corner, "prompt"] if any(row.prompt for row in self.rows) else [self.corner]
 
     def texts(self, row: Row, label: str) -> list[str]:
         """A row's text columns, with its label or name in the first."""
-        return [label, row.prompt or "–"][: len(self.heads())]
+        return [label, row.prompt or "–"][: len(self.heads)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
@@ -158,7 +160,7 @@ class Board:
         groups = [line for row in self.rows for line in wrap(row.group, limit)]
         widths = [
             _width([head, *(line for row in self.rows for line in self._wrapped(row, limit)[place])])
-            for place, head in enumerate(self.heads())
+            for place, head in enumerate(self.heads)
         ]
         return [max(widths[0], _width(groups)), *(1 + width for width in widths[1:])]
 
@@ -170,7 +172,7 @@ class Board:
         from rich import box
         from rich.table import Table
 
-        texts = self.heads()
+        texts = self.heads
         heads = [*([text] for text in texts), *(wrap(column, HEAD) for column in columns)]
         height = max(map(len, heads))
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))

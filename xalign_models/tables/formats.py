@@ -62,7 +62,7 @@ def to_csv(board: Board) -> str:
     """One line per cell, for programs: row, column, and each number in its own field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*board.heads(), "column", *FIELDS])
+    writer.writerow([*board.heads, "column", *FIELDS])
     for row in board.rows:
         for column, cell in row.cells.items():
             plain = _plain(cell)
@@ -74,7 +74,7 @@ def to_csv(board: Board) -> str:
 
 def to_tsv(board: Board) -> str:
     """One line per row, for pipes: its full name, then each cell with its marks as the terminal shows them."""
-    lines = [[*board.heads(), *(escape(column, "csv") for column in board.columns)]]
+    lines = [[*board.heads, *(escape(column, "csv") for column in board.columns)]]
     for row in board.rows:
         cells = (" ".join(row.lines(column)) for column in board.columns)
         lines.append([*(escape(text, "csv") for text in board.texts(row, row.name)), *cells])
@@ -94,7 +94,7 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
         return marked + (f"{NBSP if narrow else ' '}({', '.join(extra)})" if extra else "")
 
     heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
-    texts = board.heads()
+    texts = board.heads
     lines = [[*texts, *heads], [*["---"] * len(texts), *["---:"] * len(heads)]]
     for group, rows in groupby(board.rows, attrgetter("group")):
         if group:
@@ -116,12 +116,12 @@ def to_latex(board: Board) -> str:
 
     ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
     """
-    columns, texts = len(board.columns), len(board.heads())
+    columns, texts = len(board.columns), len(board.heads)
     heads = [_latex_head(column, rotated=columns > ABREAST) for column in board.columns]
     lines = [
         rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
-        rf"{' & '.join([*map(latex, board.heads()), *heads])} \\",
+        rf"{' & '.join([*map(latex, board.heads), *heads])} \\",
     ]
     for group, rows in groupby(board.rows, attrgetter("group")):
         lines.append(r"\midrule")
