@@ -38,15 +38,19 @@ def with_measured(atlas: Atlas, read: Results) -> Atlas:
     results = of_results(read)
     kinds_of_tasks = {column.task: column.kind for column in atlas.columns}
     kinds = {result.task: _KINDS[result.metric] for result in results if result.metric in _KINDS} | kinds_of_tasks
-    columns = {_key(column): column for column in atlas.columns}
+    published = {_key(column): place for place, column in enumerate(atlas.columns)}
+    columns = list(atlas.columns)
     for column in columns_of(results, kinds, measured=True):
-        key = _key(column)
-        columns[key] = join(columns[key], column) if key in columns else column
+        place = published.get(_key(column))
+        if place is None:
+            columns.append(column)
+        else:
+            columns[place] = join(columns[place], column)
     folders = {table.model: table.folder for table in read.tables.values()}
     names = {result.model for result in results}
     models = {name: describe(name, read.metadata.get(folders[name], {}), kinds_of_tasks) for name in sorted(names)}
-    merged = replace(atlas, columns=tuple(columns.values()), models={**models, **atlas.models})
-    changed = sorted({model for column in merged.columns[: len(atlas.columns)] for model in column.measured})
+    merged = replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
+    changed = sorted({model for column in columns[: len(atlas.columns)] for model in column.measured})
     if not atlas.table or not changed:
         return merged
     return with_table(merged, with_models(scores_of(atlas), atlas, merged, changed))
