@@ -19,11 +19,15 @@ import numpy as np
 T = TypeVar("T")
 R = TypeVar("R")
 MANY = 1000
-"""Number of files from which on copies of the process are worth starting."""
+"""Number of files or models from which on copies of the process are worth starting."""
+MOST = 8
+"""Maximum number of processes, each of which needs memory for its share."""
 
 
-def map_forked(function: Callable[[T], R], items: Sequence[T], files: int) -> list[R]:
-    """``[function(item) for item in items]``, in copies of this process if the items have :data:`MANY` files in all.
+def map_forked(function: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:
+    """``[function(item) for item in items]``, in copies of this process if ``size`` is :data:`MANY` or more.
+
+    ``size`` is the number of files or models behind the items.
 
     Copies see all that this process has in memory; their results come back pickled. A processor takes the next item
     when it has done one, so the longest items should come first. If a copy is killed, this process does its items.
@@ -32,8 +36,9 @@ def map_forked(function: Callable[[T], R], items: Sequence[T], files: int) -> li
     Raises:
         Exception: An error of ``function``.
     """
-    workers = min(len(os.sched_getaffinity(0)), len(items)) if sys.platform == "linux" else 1
-    if files < MANY or workers < 2 or threading.active_count() > 1 or "torch" in sys.modules:
+    able = sys.platform == "linux" and hasattr(os, "memfd_create")  # a Python built for old systems lacks it
+    workers = min(len(os.sched_getaffinity(0)), len(items), MOST) if able else 1
+    if size < MANY or workers < 2 or threading.active_count() > 1 or "torch" in sys.modules:
         return [function(item) for item in items]
     context = get_context("fork")
     with os.fdopen(os.memfd_create("indices"), "r+b", buffering=0) as indices:  # all copies share its position

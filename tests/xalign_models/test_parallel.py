@@ -67,6 +67,20 @@ def test_a_process_with_torch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @needs_copies
+def test_many_processors_get_no_more_than_the_most_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(100)))
+    started, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: started.append(1) or fork())
+    assert map_forked(lambda number: number, range(100), MANY) == [*range(100)]
+    assert len(started) == parallel.MOST - 1
+
+
+def test_a_python_without_shared_memory_files_does_all_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert map_forked(lambda number: os.getpid(), range(9), MANY) == [os.getpid()] * 9
+
+
+@needs_copies
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_first_process_does_the_items_of_a_copy_that_was_ended(ending: int) -> None:
     pair = Pair()
