@@ -190,7 +190,9 @@ def main() -> None:
             path = context.command_path if context else "xalign"
             message = " ".join(error.format_message().split()).rstrip(".")
             fail(f"{plain(message)}. `{path} --help` lists what is possible.")
-        if isinstance(error, UnicodeEncodeError) and (odd := [text for text in sys.argv if not text.isprintable()]):
+        if isinstance(error, UnicodeEncodeError) and (
+            odd := [text for text in sys.argv if text.encode(errors="ignore").decode() != text]
+        ):
             fail(f"{plain(repr(odd[0]))} is not UTF-8. Type it again in a UTF-8 terminal.")
         fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
