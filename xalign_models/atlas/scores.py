@@ -363,12 +363,12 @@ def with_models(scores: Scores, published: Atlas, atlas: Atlas, names: Sequence[
         table[:, places] = values[block, there]
         evidence = _Evidence(cells, table, _trained(atlas, names[block], cells), main, scores.place)
         parts = evidence.parts(scores.factors, scores.scales)
-        found = _joined(parts)
-        rows = scores.rows[found.rows].astype(np.float64) / UNIT
-        coordinates = _quantised(np.asarray(np.linalg.lstsq(rows, logit(found.scores), rcond=None)[0].T, np.float64))
+        whole = _joined(parts)
+        rows = scores.rows[whole.rows].astype(np.float64) / UNIT
+        coordinates = _quantised(np.asarray(np.linalg.lstsq(rows, logit(whole.scores), rcond=None)[0].T, np.float64))
         logs = [np.log(part.spreads) - scores.row_spreads[part.rows, None] / UNIT for part in parts]
         spreads = [of_kind.mean(axis=0) if len(of_kind) else np.zeros(len(table)) for of_kind in logs]
-        residuals, states = _cells(found, scores.rows, coordinates)
+        residuals, states = _cells(whole, scores.rows, coordinates)
         return coordinates.T, residuals, states, _quantised(np.stack(spreads))
 
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(names), _BLOCK)]

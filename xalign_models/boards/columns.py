@@ -135,7 +135,7 @@ class Column:
             self.ranked, self.p_values = having, pair_tests(samples)
 
     def _cell(self, table: TaskScores, base: TaskScores | None, subsets: frozenset[str], items: Items | None) -> Tested:
-        """The cell of one model, of which ``facts`` are collected first."""
+        """The cell of a model over some subsets, with its difference to the backbone ``base`` on the same text."""
         values, baseline = table.values(self.metric), base.values(self.metric) if base else {}
         score, gain = items.sample(table, subsets) if items else None, None
         facts: dict[str, Any] = {"score": 100 * fmean([values[s] for s in subsets]), "fitted": table.trained_on}

@@ -85,7 +85,7 @@ def leaderboard(
         return [(column.cells, column.ranked, column.p_values) for column in of_task]
 
     by_task.sort(key=lambda of_task: -sum(len(values) for column in of_task for values in column.values.values()))
-    parts = chain.from_iterable(map_forked(filled, by_task, len(results.tables)))
+    parts = chain.from_iterable(map_forked(filled, by_task, sum(len(column.tables) for column in columns)))
     for column, part in zip(chain.from_iterable(by_task), parts, strict=True):
         column.cells, column.ranked, column.p_values = part
     judge([cell for column in columns for cell in column.cells.values()])

@@ -222,8 +222,11 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
     folders = [*dict.fromkeys(path.parent for path in paths)]
     models = dict(zip(folders, map_forked(_model, folders, len(paths)), strict=True))
     names = chosen and chosen({model.name: model.spec for model in models.values()})
-    paths = [path for path in paths if names is None or models[path.parent].name in names]
-    paths = [path for path in paths if tasks is None or path.stem in tasks]
+    paths = [
+        path
+        for path in paths
+        if (names is None or models[path.parent].name in names) and (tasks is None or path.stem in tasks)
+    ]
     frames: dict[Frame, Frame] = {}
     read = map_forked(lambda path: _read(path, models[path.parent], frames), paths, len(paths))
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
