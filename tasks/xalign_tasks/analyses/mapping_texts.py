@@ -151,8 +151,8 @@ def open_texts() -> tuple[list[MappingText], list[str]]:
 def _news_texts() -> list[MappingText]:
     news = open_wikinews()
     languages = frozenset[str]().union(*news.values()) - {ENGLISH}
-    readers = {"WN": partial(titles, news), "WN-text": partial(halves, news)}
-    return [MappingText(name, languages, read, False, fingerprint(news)) for name, read in readers.items()]
+    readers, identity = {"WN": partial(titles, news), "WN-text": partial(halves, news)}, fingerprint(news)
+    return [MappingText(name, languages, read, False, identity) for name, read in readers.items()]
 
 
 def _of_corpus(name: str, corpus: Corpus, *, fitted_on: bool) -> MappingText:
