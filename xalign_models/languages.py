@@ -33,6 +33,7 @@ _TABLES = tomllib.loads(files(__package__).joinpath("languages.toml").read_text(
 
 FLORES_200 = tuple(_TABLES["flores_200"].split())
 """The canonical codes of the languages of FLORES-200."""
+_FLORES_SCRIPTS = {code[:3]: [of[4:] for of in FLORES_200 if of[:3] == code[:3]] for code in FLORES_200}
 BEYOND_FLORES = tuple(_TABLES["beyond_flores"].split())
 """The canonical codes of the other languages of NTREX-128 and of LASER's Tatoeba test."""
 
@@ -130,9 +131,9 @@ def _likely_script(language: str, region: str) -> str:
         return _REGION_SCRIPTS[language, region]
     if language in _SCRIPTS:
         return _SCRIPTS[language]
-    flores = [code for code in FLORES_200 if code.startswith(f"{language}-")]
     likely = langcodes.Language.get(language).maximize().script or "Latn"
-    return likely if not flores or f"{language}-{likely}" in flores else flores[0].split("-")[1]
+    scripts = _FLORES_SCRIPTS.get(language, [likely])
+    return likely if likely in scripts else scripts[0]
 
 
 def is_canonical(text: str) -> bool:
@@ -142,8 +143,7 @@ def is_canonical(text: str) -> bool:
 
 @cache
 def _is_language(alpha3: str) -> bool:
-    known = {code.split("-")[0] for code in FLORES_200}
-    return alpha3 in known or not langcodes.Language.get(alpha3).display_name().startswith("Unknown language")
+    return alpha3 in _FLORES_SCRIPTS or not langcodes.Language.get(alpha3).display_name().startswith("Unknown language")
 
 
 @cache
@@ -215,5 +215,5 @@ def display_name(code: str) -> str:
     language, _, script = code.partition("-")
     name = {"zho": "Chinese", "ber": "Berber", "tgl": "Tagalog"}.get(language) or langcodes.get(language).display_name()
     name = name.removesuffix(" (individual language)").removesuffix(" (macrolanguage)")
-    several = sum(known.startswith(f"{language}-") for known in FLORES_200) > 1
+    several = len(_FLORES_SCRIPTS.get(language, ())) > 1
     return f"{name} ({langcodes.Language.make(script=script).script_name()})" if several else name

@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import BufferedRandom
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from typing import TypeVar
 
 import numpy as np
@@ -49,26 +50,28 @@ def map_forked(function: Callable[[T], R], items: Sequence[T], size: int) -> lis
             begun = iter(lambda: indices.read(8), b"")
             return {index: function(items[index]) for index in (int.from_bytes(i, sys.byteorder) for i in begun)}
 
-        def serve(sender: Connection) -> None:
+        def serve(result: BufferedRandom) -> None:
             for interruption in (signal.SIGINT, signal.SIGTERM):  # which the first process reports
                 signal.signal(interruption, signal.SIG_DFL)
             gc.freeze()  # a collection would copy the memory that both share
             with suppress(Exception):  # the first process repeats the item, and reports its error
-                sender.send_bytes(pickle.dumps(work(), pickle.HIGHEST_PROTOCOL))
+                pickle.dump(work(), result, pickle.HIGHEST_PROTOCOL)
+                result.flush()
 
-        copies = []
+        copies: list[tuple[ForkProcess, BufferedRandom]] = []
         for _ in range(workers - 1):
-            receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=serve, args=(sender,), daemon=True)
+            result = os.fdopen(os.memfd_create("result"), "r+b")
+            process = context.Process(target=serve, args=(result,), daemon=True)
             try:
                 process.start()
             except OSError:  # of memory or processes there are too few
+                result.close()
                 break
-            sender.close()
-            copies.append((process, receiver))
+            copies.append((process, result))
         done = work()
-    for process, receiver in copies:
-        with suppress(EOFError, OSError):
-            done |= pickle.loads(receiver.recv_bytes())
+    for process, result in copies:
         process.join()
+        with result, suppress(EOFError, pickle.UnpicklingError):
+            result.seek(0)
+            done |= pickle.load(result)
     return [done[index] if index in done else function(item) for index, item in enumerate(items)]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from xalign_models import parallel
 from xalign_models.boards.baseline import DEFAULT, Before
 from xalign_models.boards.gate import compare
 from xalign_models.boards.leaderboard import leaderboard
+from xalign_models.page.outcomes import outcomes_data
+from xalign_models.page.packing import Numbered
 from xalign_models.parallel import MANY, map_forked
-from xalign_models.results.reading import read_results
+from xalign_models.results.reading import TaskScores, read_results
 
 ROOT = Path(__file__).parents[2]
 needs_copies = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes")
@@ -125,3 +128,21 @@ def test_board_and_gate_are_the_same_from_copies(monkeypatch: pytest.MonkeyPatch
         scores = {key: {m: table.values(m) for m in table.columns} for key, table in results.tables.items()}
         outcomes.append((scores, results.metadata, board, report))
     assert outcomes[0] == outcomes[1]
+
+
+@needs_copies
+@pytest.mark.parametrize("most", [10**9, 30_000, 0])
+def test_outcomes_in_the_page_are_the_same_from_copies(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xalign_models.page.outcomes.MOST_OUTCOMES", most)
+    results, tables = read_results(ROOT), defaultdict[int, dict[int, TaskScores]](dict)
+    tasks = ("GettextPrecision", "STS17CrossLingual", "SIB200ZeroShot", "TweetSentimentZeroShot")
+    for row, ((_, task), table) in enumerate(results.tables.items()):
+        if task in tasks:
+            tables[tasks.index(task)][row] = table
+    found = []
+    for many in (10**9, 1):
+        monkeypatch.setattr(parallel, "MANY", many)
+        found.append(outcomes_data(tables, Numbered()))
+    assert found[0] == found[1]
+    assert bool(found[0][0]) == bool(most)
+    assert ({block["task"] for block in found[0][0]} == {0, 2, 3}) == (most == 10**9)

@@ -6,7 +6,7 @@ mean of ``cautious``: a score that is measured whole counts as it is, and one th
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -222,19 +222,22 @@ def language_words(languages: tuple[str, ...]) -> dict[str, str]:
     from language_data.util import data_filename
 
     words: dict[str, str] = {}
+    scripts = defaultdict[str, list[str]](list)
+    for code in languages:
+        scripts[code[:3]].append(code[3:])
 
     def add(code: str, *names: str) -> None:
-        for name in names if code in languages else ():
+        for name in names if code[3:] in scripts[code[:3]] else ():
             words.setdefault(_folded(name.removesuffix(" (individual language)")), code)
 
     for letters in product(ascii_lowercase, repeat=2):
         with suppress(LanguageError, LookupError):
-            code = canonical(short := "".join(letters))
-            language = Language.get(short)
-            add(code, short, language.to_alpha3(), language.to_alpha3("B"), language.display_name(), language.autonym())
-            for known in languages:
-                if known[:3] == code[:3]:
-                    add(known, short + known[3:])
+            language = Language.get(short := "".join(letters))
+            codes = language.to_alpha3(), language.to_alpha3("B")  # other letters end here
+            code = canonical(short)
+            add(code, short, *codes, language.display_name(), language.autonym())
+            for script in scripts[code[:3]]:
+                add(code[:3] + script, short + script)
     for code in sorted(languages, key=lambda code: (code not in FLORES_200, code)):
         language = Language.get(code[:3])
         usual = canonical(code[:3])

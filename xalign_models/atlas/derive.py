@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +155,15 @@ def derive(
     return Atlas(models, tuple(columns), dict(sorted(named.items())), len(several), source)
 
 
-def _languages(entry: Mapping[str, Any]) -> set[str]:
+def _languages(entry: Mapping[str, Any]) -> frozenset[str]:
     """Natural languages of an entry; the registry also lists programming languages."""
-    natural = (text.replace("_", "-") for text in entry.get("languages") or () if "Code" not in text)
-    return {code for text in natural if (code := language_code(text))}
+    return _natural(tuple(entry.get("languages") or ()))
+
+
+@lru_cache(maxsize=1024)  # models of one backbone share their list
+def _natural(texts: tuple[str, ...]) -> frozenset[str]:
+    natural = (text.replace("_", "-") for text in texts if "Code" not in text)
+    return frozenset(code for text in natural if (code := language_code(text)))
 
 
 def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> PublishedModel:

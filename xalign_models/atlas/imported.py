@@ -189,9 +189,9 @@ def _without_duplicates(results: Iterable[TaskScores], problems: list[str]) -> l
         groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
     chosen = []
     for _, group in sorted(groups.items()):
-        best, *others = sorted(
-            group, key=lambda one: (len(one.rows()), version_key(one.mteb_version), one.revision), reverse=True
-        )
+        if len(group) > 1:
+            group.sort(key=lambda one: (len(one.rows()), version_key(one.mteb_version), one.revision), reverse=True)
+        best, *others = group
         chosen.append(best)
         problems += [f"{_name(other)}: left out, {best.revision} has the same task" for other in others]
     return chosen

@@ -82,7 +82,10 @@ class Column:
         for frame in {id(table.frame): table.frame for table in tables.values()}.values():
             spoken |= {subset: codes for subset, codes in frame.languages.items() if subset in spoken}
         left = within(spoken, languages)
-        values = {model: {s: value for s, value in scores.items() if s in left} for model, scores in matching.items()}
+        values = {
+            model: scores if scores.keys() <= left else {s: value for s, value in scores.items() if s in left}
+            for model, scores in matching.items()
+        }
         texts = {
             model: frozenset((tables[model].dataset_revision, subset) for subset in scores)
             for model, scores in values.items()
@@ -121,6 +124,8 @@ class Column:
         self._test_pairs()
         for tested in self.cells.values():
             tested.score = None
+        if items:
+            items.samples.clear()
 
     def _test_pairs(self) -> None:
         """Mark the best common rows, and test the pairs of those with outcomes."""
@@ -155,9 +160,9 @@ class Column:
         return Tested(Cell(**facts), subsets, score, gain)
 
 
-def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
+def _matching(table: TaskScores, metric: str, pattern: str) -> Mapping[str, float]:
     values = table.values(metric)
-    return {s: value for s, value in values.items() if fnmatchcase(s, pattern)} if pattern != "*" else dict(values)
+    return values if pattern == "*" else {s: value for s, value in values.items() if fnmatchcase(s, pattern)}
 
 
 def _widest(texts: Collection[frozenset[tuple[str | None, str]]]) -> frozenset[tuple[str | None, str]]:

@@ -273,7 +273,10 @@ def _published(
 ) -> list[dict[str, Any]]:
     """The printed columns of a task, with their means over the languages of the board, where these are printed."""
     tables = [table for (_, name), table in results.tables.items() if name == task]
-    rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
+    covered = {tuple(table.values()) for table in tables}
+    rows = {"mean"}.union(
+        *(of for subsets in covered for of in by_language(task, dict.fromkeys(subsets, 0.0)).values())
+    )
     shared = by_language(task, dict.fromkeys(common, 0.0))
     entries = []
     for column, scores in published_columns(task, tables, "main_score", rows).items():

@@ -12,15 +12,15 @@ THOUSAND = 1000
 
 
 def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
-    """Concatenated arrays: all low bytes, then all high bytes, which deflates better."""
-    joined = np.concatenate([np.zeros(0, np.int16), *(part.ravel() for part in parts)])
-    planes = joined.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
-    return deflated(planes)
+    """The arrays one after another: all low bytes, then all high bytes, which deflates better."""
+    planes = [part.astype("<i2", copy=False).ravel().view(np.uint8).reshape(-1, 2) for part in parts]
+    return deflated(plane[:, byte].tobytes() for byte in (0, 1) for plane in planes)
 
 
-def deflated(data: bytes) -> str:
-    """The bytes in zlib's format, in base64; level 9 saves 2% more in five times the time."""
-    return base64.b64encode(zlib.compress(data, 7)).decode()
+def deflated(data: Iterable[bytes]) -> str:
+    """The joined bytes in zlib's format, in base64; level 9 saves 2% more in five times the time."""
+    compressor = zlib.compressobj(7)
+    return base64.b64encode(b"".join([*map(compressor.compress, data), compressor.flush()])).decode()
 
 
 class Numbered(dict[str, int]):

@@ -61,7 +61,7 @@ def render(data: Mapping[str, Any]) -> str:
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     plain = {key: value for key, value in data.items() if key != "packed"}
-    packed = {"data": deflated(json.dumps(plain, separators=(",", ":")).encode()), **data["packed"]}
+    packed = {"data": deflated([json.dumps(plain, separators=(",", ":")).encode()]), **data["packed"]}
     parts = {
         "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
         "style": text_of("page.css"),

@@ -36,6 +36,8 @@ TOLERANCE = 1e-5
 """Allowed difference of the outcomes' mean and the score, which has six decimals."""
 MOST = 64 << 20
 """Maximum size of a file of items in bytes, unpacked; outcomes in bits take eight times as much in memory."""
+KEPT = 16 << 20
+"""Maximum size in bytes of the outcomes in memory, but for one file; those that were asked for last stay."""
 _STEPS = 65535  # of an outcome between a miss and a hit
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -139,7 +141,7 @@ def read_outcomes(path: Path, scores: Mapping[str, float] | None = None) -> Outc
 class Items:
     """Outcomes by item, whose mean is a metric; only the main score, or one equal to it, has outcomes.
 
-    Of the task that was asked for last, the samples stay in memory, and outcomes of up to twice ``MOST`` bytes.
+    Of the task that was asked for last, ``samples`` stay in memory, and ``KEPT`` bytes of outcomes.
     """
 
     def __init__(self, metric: str) -> None:
@@ -147,7 +149,7 @@ class Items:
         self._task = ""
         self._loaded: dict[Path, Outcomes] = {}
         self._size = 0  # bytes
-        self._samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
+        self.samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
 
     def gaps(
         self, table: TaskScores, base: TaskScores, rows: Mapping[str, Mapping[str, float]]
@@ -177,22 +179,27 @@ class Items:
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""
         outcomes, key = self.outcomes(table), (table.folder, subsets)
-        if key not in self._samples:
+        if key not in self.samples:
             chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
-            self._samples[key] = Sample.of(chosen, table.frame.languages) if len(chosen) == len(subsets) else None
-        return self._samples[key]
+            self.samples[key] = Sample.of(chosen, table.frame.languages) if len(chosen) == len(subsets) else None
+        return self.samples[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
         """Outcomes by subset, if their mean is the score."""
         if table.task != self._task:
-            self._task, self._loaded, self._samples = table.task, {}, {}
-        if table.folder not in self._loaded:
-            if self._size > MOST:
-                self._loaded, self._size = {}, 0
-            path = outcomes_path(table.folder, table.task)
-            self._loaded[table.folder] = found = read_outcomes(path, table.values(self.metric))
-            self._size += sum(array.nbytes for array in found.values())
-        return self._loaded[table.folder]
+            self._task, self._loaded, self._size, self.samples = table.task, {}, 0, {}
+        found = self._loaded.pop(table.folder, None)
+        if found is None:
+            found = read_outcomes(outcomes_path(table.folder, table.task), table.values(self.metric))
+            self._size += _size(found)
+        self._loaded[table.folder] = found  # which is now the last one that was asked for
+        while self._size > KEPT and len(self._loaded) > 1:
+            self._size -= _size(self._loaded.pop(next(iter(self._loaded))))
+        return found
+
+
+def _size(outcomes: Outcomes) -> int:
+    return sum(array.nbytes for array in outcomes.values())
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xalign_models.results import items as reading_items
 from xalign_models.results.items import (
     full_folder,
     keep_outcomes,
@@ -16,6 +19,10 @@ from xalign_models.results.items import (
     save_items,
     write_outcomes,
 )
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import read_results
+
+ROOT = Path(__file__).parents[3]
 
 
 @given(
@@ -77,6 +84,23 @@ def test_subsets_of_an_earlier_run_stay_and_no_others_come_in(tmp_path) -> None:
     assert sorted(read_outcomes(path)) == ["de", "en"]
     keep_outcomes(tmp_path, "Other", {"de": 1.0})
     assert not outcomes_path(tmp_path, "Other").exists()
+
+
+def test_outcomes_in_memory_are_bounded_and_those_of_a_baseline_stay(monkeypatch) -> None:
+    tables = [table for (_, task), table in read_results(ROOT, tasks=["XQuAD-R"]).tables.items()]
+    baseline, *models = tables[:8]
+    size = sum(array.nbytes for array in reading_items.Items(MAIN).outcomes(baseline).values())
+    read = []
+    monkeypatch.setattr(reading_items, "KEPT", 3 * size)
+    monkeypatch.setattr(
+        reading_items, "read_outcomes", lambda path, scores: read.append(path) or read_outcomes(path, scores)
+    )
+    items = reading_items.Items(MAIN)
+    for model in models:
+        assert items.outcomes(model).keys() == items.outcomes(baseline).keys() != set()
+    assert len(read) == len(models) + 1
+    items.outcomes(models[0])  # which had to leave
+    assert len(read) == len(models) + 2
 
 
 @pytest.mark.parametrize("spoil", ["cut", "flip", "empty", "another", "short"])
