@@ -49,7 +49,8 @@ _SQUARE = bytes.maketrans(b"{}", b"[]")
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
-_LONE = re.compile("[\ud800-\udfff]")
+LONE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair in a text."""
 _WIDTHS = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
     "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
@@ -86,7 +87,7 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
         raise FileError(f"{name} is damaged: {expected} was expected, not {type(value).__name__}.")
     if _is_deep(content):
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.")
-    if _HALF.search(content) and any(isinstance(part, str) and _LONE.search(part) for part in walk(value)):
+    if _HALF.search(content) and any(isinstance(part, str) and LONE.search(part) for part in walk(value)):
         raise FileError(f"{name} is damaged: it contains half of a surrogate pair.")
     return value
 

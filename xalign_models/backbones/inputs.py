@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from xalign_models.errors import LanguageError
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.files import LONE
 from xalign_models.identification import Unidentified, identify
 from xalign_models.languages import canonical, match
 
@@ -23,8 +24,15 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
 
     Raises:
         LanguageError: A code is unknown.
+        DataError: A text contains half of a surrogate pair, which no tokenizer reads.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
+    for text in texts:
+        if isinstance(text, str) and LONE.search(text):
+            raise DataError(
+                f"{text[:80]!r} contains half of a surrogate pair, as a cut or wrongly decoded text does; "
+                "text.encode('utf-8', 'replace').decode() replaces it by a question mark."
+            )
     common = code_of(lang)
     given = [code_of(row.get("lang") if isinstance(row, dict) else None) or common for row in inputs]
     return texts, [

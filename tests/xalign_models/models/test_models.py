@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 import xalign_models
 from xalign_models import as_mteb, assets, load
 from xalign_models.alignments.module import Aligned
-from xalign_models.errors import AlignmentError, LanguageError, ModelError
+from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.evaluation.publishing import prepare
 from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
@@ -208,6 +208,13 @@ def test_gaps_and_columns_of_tables_are_taken(tiny_model, text):
     for wrong in (5, ["de"]):
         with pytest.raises(LanguageError, match="is not a language code"):
             model.encode({"text": "w1", "lang": wrong})
+
+
+@pytest.mark.parametrize("texts", ["a cut \ud83d", ["w1", "\udc80"], [{"text": "\ud800 w1", "lang": "de"}]])
+def test_a_text_that_no_encoding_has_is_named(tiny_model, text, texts):
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu", unknown="mean")
+    with pytest.raises(DataError, match="half of a surrogate pair"):
+        model.encode(texts)
 
 
 @pytest.mark.parametrize("limit", [0, -3])
