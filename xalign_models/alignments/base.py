@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xalign_models.errors import AlignmentError, FileError, LanguageError
+from xalign_models.errors import AlignmentError, FileError, LanguageError, one_line
 from xalign_models.files import is_number, read_json
 from xalign_models.languages import match
 from xalign_models.linalg.arrays import AnyFloats, Float64
@@ -288,6 +288,7 @@ class UnpairedAlignment(Alignment):
             AlignmentError: There are no data, a matrix is empty or not finite, dimensions differ, or the method's pivot
                 is not among the languages.
         """
+        require_mapping(data)
         matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
         dim = common_dim(matrices)
         if (pivot := getattr(self, "pivot", None)) and pivot not in matrices:
@@ -320,15 +321,29 @@ def read_header(directory: str | Path) -> dict[str, Any]:
     return header
 
 
+def require_mapping(data: Any) -> None:
+    """Refuse fit data that are not by language.
+
+    Raises:
+        AlignmentError: They are no mapping.
+    """
+    if not isinstance(data, Mapping):
+        raise AlignmentError(f"pass a mapping from language to embeddings (n, d), not a {type(data).__name__}.")
+
+
 def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> AnyFloats:
     """``rows`` as a finite float matrix (n, d), without a copy where possible; ``label`` names it in errors.
 
     Raises:
         AlignmentError: Not two-dimensional, without rows, or non-finite.
     """
-    matrix = np.asarray(rows)
-    if matrix.dtype.kind != "f":
-        matrix = matrix.astype(np.float64)
+    tensor: Any = rows.detach().cpu() if hasattr(rows, "detach") else None
+    try:
+        matrix = np.asarray(rows if tensor is None else tensor.float() if tensor.element_size() == 2 else tensor)
+        if matrix.dtype.kind != "f":
+            matrix = matrix.astype(np.float64, casting="same_kind" if matrix.dtype.kind == "c" else "unsafe")
+    except (ValueError, TypeError) as error:
+        raise AlignmentError(f"{label} is no matrix of real numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or not (len(matrix) or empty_ok):
         raise AlignmentError(f"{label} has shape {matrix.shape}; pass a matrix (n, d) with n > 0 rows.")
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
@@ -381,6 +396,8 @@ def rows_by_language(
     groups: dict[str | None, Any] = {}
     if language is None or isinstance(language, str):
         groups[language] = slice(None)
+    elif not hasattr(language, "__len__"):
+        raise LanguageError(f"{language!r} is not a language; pass one per row, or one string for all.")
     elif len(language) != count:
         raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
     else:

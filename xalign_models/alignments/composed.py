@@ -56,6 +56,17 @@ class Composed(Alignment):
         self.languages_, self.dim_ = tuple(probes), self.weights_.shape[1]
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the stages, as no module holds the class."""
+        return _restored, (self.stages, self.__dict__)
+
+
+def _restored(stages: tuple[type[Alignment], ...], state: Mapping[str, Any]) -> Composed:
+    method = composed(stages)
+    alignment = method.__new__(method)
+    alignment.__dict__.update(state)
+    return alignment
+
 
 @cache
 def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:

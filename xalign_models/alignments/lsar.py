@@ -59,7 +59,9 @@ class LSAR(UnpairedAlignment):
         means = np.stack([np.mean(parts, axis=0) for parts in groups.values()])
         rank = len(means) - 1 if self.rank is None else self.rank
         self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
-        if self.rank_ < rank:
+        if len(means) == 1 and self.rank is None:
+            warnings.warn("lsar: one language has no subspace, so vectors stay as they are.", stacklevel=3)
+        elif self.rank_ < rank:
             warnings.warn(
                 f"lsar: rank {rank} cut to {self.rank_}, the numerical rank of {len(means)} centred means.",
                 stacklevel=3,

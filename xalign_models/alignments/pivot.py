@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed
+from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed, require_mapping
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 
@@ -106,6 +106,7 @@ class PivotAlignment(Alignment):
 
     def _pairs(self, data: ParallelData) -> dict[str, tuple[AnyFloats, AnyFloats]]:
         """Every language but the pivot with its checked, row-aligned (x, pivot)."""
+        require_mapping(data)
         shared = {language: as_matrix(rows, language) for language, rows in data.items() if not isinstance(rows, tuple)}
         if shared and self.pivot not in shared:
             raise AlignmentError(

@@ -30,7 +30,8 @@ def evaluate(
     Args:
         models: Names, directories, hub ids or SentenceTransformers.
         tasks: Names that mteb or a plug-in knows, or tasks.
-        languages: Codes; a subset is scored if all its languages are among them. None for all.
+        languages: Codes, in a list or with commas between them; a subset is scored if all its languages are among them.
+            None for all.
         output: Root of the results, which lie in its folder ``results``.
         device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbones' specs.
@@ -56,6 +57,7 @@ def evaluate(
     def listed(values: Any) -> list[Any]:
         return list(values) if isinstance(values, list | tuple) else [values]
 
+    languages = languages.split(",") if isinstance(languages, str) else languages
     codes = None if languages is None else [canonical(code) for code in languages]
     ready = [
         os.fspath(model) if isinstance(model, str | Path) else as_mteb(model, device=device) for model in listed(models)

@@ -24,6 +24,7 @@ from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, label_of, slug
+from xalign_models.models.recipe import prompt_names
 from xalign_models.recommend import judging
 from xalign_models.recommend.candidates import Candidate, candidates
 from xalign_models.recommend.card import CardRow
@@ -45,7 +46,7 @@ def fit(
     device: str | None = None,
     default_lang: str | None = None,
     unknown: Unknown = "related",
-    prompts: Sequence[str] | None = None,
+    prompts: str | Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
     use: str = "retrieval",
     overrides: Mapping[str, Any] | None = None,
@@ -108,6 +109,8 @@ def fit(
     elif judge:
         raise AlignmentError(f"--judge applies to the method auto only, not to {method}; leave it out.")
     spec = aligned_spec(method, **common, limit=limit, label=label, **params)
+    if prompts and not label:
+        spec = dataclasses.replace(spec, data=slug("-".join(filter(None, [spec.data, *prompt_names(prompts)]))))
     model = build(spec, device=device, prompts=prompts)
     set_language_handling(model, default_lang, unknown)
     if card:
@@ -127,7 +130,7 @@ def recommend(
     seed: int = 0,
     judge: str | Sequence[str] | None = None,
     use: str = "retrieval",
-    prompts: Sequence[str] | None = None,
+    prompts: str | Sequence[str] | None = None,
     tried: Sequence[Candidate] | None = None,
 ) -> Recommendation:
     """Recommend an alignment for a backbone, by scores on held-out rows of text; see :mod:`xalign_models.recommend`.
@@ -180,7 +183,7 @@ def recommend(
             candidate for candidate in candidates(len(spoken)) if not alignments.find_method(candidate.method).parallel
         ]
         return judging.recommend_labelled(labelled(tasks[0], spoken, encoder), unpaired)
-    roles = recipe.role_prompts(prompts)
+    roles = recipe.role_prompts(prompt_names(prompts))
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
     spoken = [pivot, *data[0]]
     judged: list[Any] = []
@@ -263,8 +266,8 @@ def aligned_spec(
         AlignmentError: The method or a parameter is unknown, or the limit is below 1.
     """
     alignments.make(method, **params)
-    if limit is not None and limit < 1:
-        raise AlignmentError(f"limit={limit}: give 1 or more rows, or None for all.")
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise AlignmentError(f"limit={limit!r}: give 1 or more rows, or None for all.")
     if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
         raise ModelError(f"--label {label!r}: use letters, digits, '.', '-' and single '_' only.")
     base = find_spec(backbone, **(overrides or {}))
@@ -335,7 +338,8 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
 
 def _identity(model: SentenceTransformer) -> str:
     """40 hex digits of a model's modules, settings, weights, tokenizer and prompts, which determine its vectors."""
-    content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length).encode())
+    cut = [model.truncate_dim] if model.truncate_dim else []
+    content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length, *cut).encode())
     for module in all_modules(model):
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         config = getattr(getattr(module, "auto_model", None), "config", None)

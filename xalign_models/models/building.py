@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +53,7 @@ def load(model: str | Path, *, device: str | None = None, **overrides: Any) -> S
     from xalign_models.models.ready import Bridge
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
-    model = os.fspath(model)
-    if model.startswith("map:"):
+    if isinstance(model, str) and model.startswith("map:"):
         if overrides:
             raise ModelError(f"{model} is a ready map: its {', '.join(overrides)} cannot be changed.")
         maps = load_map(model)
@@ -74,7 +72,7 @@ def build(
     *,
     device: str | None = None,
     backbone: Backbone | None = None,
-    prompts: Sequence[str] | None = None,
+    prompts: str | Sequence[str] | None = None,
     tail: Sequence[nn.Module] | None = None,
 ) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
@@ -102,11 +100,17 @@ def build(
     model = SentenceTransformer(
         modules=[*modules, *tail],
         device=home,
-        prompts=backbone.prompts,
+        prompts=_of_documents(backbone.prompts),
         default_prompt_name="default" if "default" in backbone.prompts else None,
         similarity_fn_name="cosine",
     )
     return AlignedSentenceTransformer.adopt(model, spec)
+
+
+def _of_documents(prompts: Mapping[str, str]) -> dict[str, str]:
+    """The prompts with that of passages as the documents', which sentence-transformers would leave without one."""
+    passage = prompts.get("passage", "")
+    return {**prompts, **({"document": passage} if passage and not prompts.get("document") else {})}
 
 
 def load_encoder(
@@ -162,12 +166,15 @@ def encoder_of(
 
     from xalign_models.backbones.pointer import Pointer
     from xalign_models.backbones.processes import moved
+    from xalign_models.backbones.reduced import Reduced
     from xalign_models.backbones.router import sides_of
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.provenance import split
 
     modules, start, aligned = split(model)
     tail = [module.to("cpu") for module in modules[start:]]
+    if model.truncate_dim:
+        tail.append(Reduced(model.truncate_dim))
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
     backbone: list[Any] = modules[:start]
@@ -186,7 +193,7 @@ def encoder_of(
 
 
 def open_recipe(
-    spec: ModelSpec, device: str | None, backbone: Backbone | None = None, prompts: Sequence[str] | None = None
+    spec: ModelSpec, device: str | None, backbone: Backbone | None = None, prompts: str | Sequence[str] | None = None
 ) -> Recipe:
     """The parts of a model, whose raw vectors are encoded on one device or several and kept in the store.
 

@@ -104,6 +104,11 @@ def locate(model: str | Path, **overrides: Any) -> Located:
     located = _located(model)
     if not changes:
         return located
+    if unknown := sorted(changes.keys() - {field.name for field in dataclasses.fields(BackboneSpec)}):
+        known = ", ".join(field.name for field in dataclasses.fields(BackboneSpec))
+        raise ModelError(f"A backbone has no {', '.join(unknown)}; its fields are {known}.")
+    if isinstance(prompts := changes.get("prompts"), Mapping):
+        changes["prompts"] = tuple(sorted(prompts.items()))
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it again.")
     # words for some fields, other than their names

@@ -44,6 +44,9 @@ def write_card(
             backbone = dataclasses.replace(spec.backbone, model=name, layer=None, pooling=Pooling.PUBLISHED)
             spec = dataclasses.replace(spec, backbone=backbone)
             claims |= {"training": training, "training_datasets": sorted(training["datasets"])}
+        elif model.tuned:
+            name = f"{claims['name'].removesuffix('-tuned')}-tuned"
+            claims |= {"name": name, "tuned": True, "training_datasets": None}
         elif "training_datasets" not in claims:
             claims["training_datasets"] = sorted(trained_on(spec) or ())
         claims["spec"] = spec.to_dict()
@@ -122,10 +125,11 @@ def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
         trained = f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign"
         return f"{trained}; `xalign.json` describes the training."
     if spec.alignment is None:
-        return f"The backbone {model}, saved by xalign."
+        return f"The backbone {model}, {'trained further outside' if claims.get('tuned') else 'saved by'} xalign."
     rows = f", at most {spec.alignment.limit} rows per language and corpus" if spec.alignment.limit else ""
     texts = ", ".join(map(code, spec.alignment.corpora))
+    tuned = " Then the weights were trained further, outside xalign." if claims.get("tuned") else ""
     return (
         f"The backbone {model} with the alignment {code(spec.alignment.label)}, fitted on "
-        f"{texts}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
+        f"{texts}{rows}.{tuned} `xalign.json` has all parameters. The backbone's licence holds."
     )

@@ -35,6 +35,11 @@ ROLES = ("default", "query", "document", "passage")
 """Names of the prompts that do not belong to a task."""
 
 
+def prompt_names(names: str | Sequence[str] | None) -> list[str]:
+    """Names of prompts, in a list or with commas between them; none stands for all."""
+    return names.split(",") if isinstance(names, str) else list(names or ())
+
+
 class Recipe:
     """The parts of a model.
 
@@ -50,11 +55,11 @@ class Recipe:
         spec: ModelSpec,
         raw: RawEncoder | None = None,
         backbone: Backbone | None = None,
-        prompts: Sequence[str] | None = None,
+        prompts: str | Sequence[str] | None = None,
     ) -> None:
         self.spec = spec
         self.backbone = backbone or open_backbone(spec.backbone)
-        self._raw, self._names = raw, prompts
+        self._raw, self._names = raw, prompt_names(prompts)
 
     @property
     def raw(self) -> RawEncoder:
@@ -118,16 +123,16 @@ class Recipe:
             ModelError: The backbone has no prompt of a name.
         """
         known = sorted({"default", *self.backbone.prompts, *self._sides})
-        if missing := [name for name in self._names or () if name not in known]:
+        if missing := [name for name in self._names if name not in known]:
             raise ModelError(
                 f"{self.spec.backbone.name} has no prompt {', '.join(missing)}; it has {', '.join(known)}."
             )
-        return loading.text_prompts(self.backbone.prompts, self._sides, self._names)
+        return loading.text_prompts(self.backbone.prompts, self._sides, self._names or None)
 
     def role_prompts(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """The distinct prompts of queries and of documents, of some names if given."""
         of_roles = (
-            self._first_of([name for name in role if names is None or name in names]) for role in (QUERIES, DOCUMENTS)
+            self._first_of([name for name in role if not names or name in names]) for role in (QUERIES, DOCUMENTS)
         )
         return tuple(dict.fromkeys(prompt for found in of_roles for prompt in found)) or self.prompts[:1]
 

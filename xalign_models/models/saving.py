@@ -61,6 +61,8 @@ def save(
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
+    from xalign_models.models.sentence_transformer import whole
+
     directory = Path(directory)
     if getattr(model, "xalign_spec", None) is None:
         raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
@@ -68,7 +70,7 @@ def save(
         raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
-    chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else model
+    chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else whole(model)
     try:
         with atomic_directory(directory, CARD) as temporary:
             with quiet():
@@ -86,22 +88,30 @@ def save(
 def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     """The model with its backbone replaced by a reference."""
     from xalign_models.backbones.pointer import Pointer
+    from xalign_models.models.sentence_transformer import copied
 
     modules, start, _ = split(model)
     spec = model.xalign_spec.backbone
+    if model.tuned:
+        raise ModelError(
+            "The backbone's weights have changed since they were loaded, and --adapter would lose them; save the model "
+            "without it."
+        )
     if isinstance(modules[0], Pointer):
         return model
     if Path(spec.model).is_dir():
         raise ModelError(
             f"--adapter needs a backbone that others can download; {spec.model} is a directory on this machine."
         )
-    return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
+    return copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
 
 
 def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | None) -> SentenceTransformer:
     """The model in stock modules, with the map as a dense layer; with maps by prompt it keeps one prompt."""
     from sentence_transformers.base.modules.router import Router
     from sentence_transformers.sentence_transformer.modules import Transformer
+
+    from xalign_models.models.sentence_transformer import copied
 
     modules, start, aligned = split(model)
     first = modules[0]
@@ -122,11 +132,12 @@ def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | 
         if name and name not in prompts:
             raise ModelError(f"--prompt {name}: the model has {', '.join(sorted(prompts)) or 'no prompts'}.")
         if aligned.stride:
-            prompts = {name or "default": prompts.get(name, "")}
-            logger.warning("The model holds the maps of one prompt only: %r.", *prompts.values())
+            text = prompts.get(name, "")  # for queries and documents, too, which would otherwise have none
+            prompts = dict.fromkeys((name or "default", "query", "document"), text)
+            logger.warning("The model holds the maps of one prompt only: %r.", text)
         dense = dense_layer(*aligned.folded(lang, prompts.get(name, "") if aligned.prompts else None))
         tail = [dense if module is aligned else module for module in tail]
-    return _copied(model, [stock, *modules[1:start], *tail], prompts)
+    return copied(model, [stock, *modules[1:start], *tail], prompts)
 
 
 def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:
@@ -137,22 +148,3 @@ def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:
     layer = Dense(*weight.shape, bias=True, activation_function=torch.nn.ReLU() if relu else torch.nn.Identity())
     layer.linear.weight.data, layer.linear.bias.data = weight.T.contiguous().float(), shift.float()
     return layer  # type: ignore[no-any-return]
-
-
-def _copied(
-    model: SentenceTransformer, modules: list[Any], prompts: dict[str, str] | None = None
-) -> SentenceTransformer:
-    from sentence_transformers import SentenceTransformer
-
-    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
-
-    prompts = model.prompts if prompts is None else prompts
-    default = model.default_prompt_name if prompts == model.prompts else next(iter(prompts))
-    copied = SentenceTransformer(
-        modules=modules,
-        prompts=prompts,
-        default_prompt_name=default,
-        similarity_fn_name=model.similarity_fn_name,
-        device=str(model.device),
-    )
-    return AlignedSentenceTransformer.adopt(copied, model.xalign_spec, model.xalign_claims)

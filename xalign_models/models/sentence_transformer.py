@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
+import torch
 from sentence_transformers import SentenceTransformer
 
 from xalign_models.backbones.inputs import code_of
+from xalign_models.backbones.pointer import Pointer
 from xalign_models.errors import LanguageError
-from xalign_models.models.provenance import write_card
+from xalign_models.models.provenance import split, write_card
 from xalign_models.specs import ModelSpec
 
 
@@ -18,17 +20,34 @@ class AlignedSentenceTransformer(SentenceTransformer):
     Attributes:
         xalign_spec: The backbone and the alignment; None for a directory without a card.
         xalign_claims: The card's other claims, e.g. the record of the training.
+        xalign_weights: A sample of the backbone's weights as they were loaded, by which training is noticed.
     """
 
     xalign_spec: ModelSpec | None
     xalign_claims: Mapping[str, Any]
+    xalign_weights: Sequence[torch.Tensor]
 
     @classmethod
-    def adopt(cls, model: SentenceTransformer, spec: ModelSpec | None, claims: Mapping[str, Any] | None = None) -> Self:
-        """Turn a model into this class, in place, without loading anything."""
+    def adopt(
+        cls,
+        model: SentenceTransformer,
+        spec: ModelSpec | None,
+        claims: Mapping[str, Any] | None = None,
+        weights: Sequence[torch.Tensor] | None = None,
+    ) -> Self:
+        """Turn a model into this class, in place, without loading anything; ``weights`` are those of a copied one."""
         model.__class__ = cls
         model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
+        model.xalign_weights = _sampled(model) if weights is None else weights
         return cast(Self, model)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the backbone's weights have changed since they were loaded, other than by a change of their type."""
+        now = _sampled(self)
+        return len(now) != len(self.xalign_weights) or not all(
+            torch.equal(before.to(after.dtype), after) for before, after in zip(self.xalign_weights, now, strict=True)
+        )
 
     def encode(self, inputs: Any, *args: Any, lang: str | Sequence[str | None] | None = None, **kwargs: Any) -> Any:
         """Encode as sentence-transformers does; ``lang`` is the language of all texts, or a list of one per text.
@@ -40,15 +59,51 @@ class AlignedSentenceTransformer(SentenceTransformer):
             inputs = list(inputs)
         if lang is None or isinstance(lang, str):
             return super().encode(inputs, *args, **({"lang": lang} if lang else {}), **kwargs)
+        if not hasattr(lang, "__len__"):
+            code_of(lang)
         if isinstance(inputs, str) or len(inputs) != len(lang):
             raise LanguageError(f"{len(lang)} languages; lang= takes one code, or one for each text of a list.")
         rows = [
-            {"text": text, **({"lang": code} if code else {})} if isinstance(text, str) else text
-            for text, code in zip(inputs, map(code_of, lang), strict=True)
+            {**row, "lang": code_of(row.get("lang")) or code} if code and isinstance(row, dict) else row
+            for row, code in zip(map(_as_row, inputs), map(code_of, lang), strict=True)
         ]
         return super().encode(rows, *args, **kwargs)
 
     def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
         """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``."""
-        super().save_pretrained(path, *args, create_model_card=False, **kwargs)
-        write_card(self, Path(path), readme=create_model_card)
+        model = whole(self)
+        SentenceTransformer.save_pretrained(model, path, *args, create_model_card=False, **kwargs)
+        write_card(model, Path(path), readme=create_model_card)
+
+
+def copied(
+    model: AlignedSentenceTransformer, modules: list[Any], prompts: dict[str, str] | None = None
+) -> AlignedSentenceTransformer:
+    """The model with other modules and, if given, other prompts, the default one first."""
+    default = next(iter(prompts)) if prompts and prompts != model.prompts else model.default_prompt_name
+    other = SentenceTransformer(
+        modules=modules,
+        prompts=model.prompts if prompts is None else prompts,
+        default_prompt_name=default,
+        similarity_fn_name=model.similarity_fn_name,
+        truncate_dim=model.truncate_dim,
+        device=str(model.device),
+    )
+    return AlignedSentenceTransformer.adopt(other, model.xalign_spec, model.xalign_claims, model.xalign_weights)
+
+
+def whole(model: AlignedSentenceTransformer) -> AlignedSentenceTransformer:
+    """The model with its backbone in place of a reference to it, if the backbone's weights have changed."""
+    first, *others = model
+    return copied(model, [*first.inner, *others]) if isinstance(first, Pointer) and model.tuned else model
+
+
+def _as_row(text: Any) -> Any:
+    return {"text": text} if isinstance(text, str) else text
+
+
+def _sampled(model: SentenceTransformer) -> list[torch.Tensor]:
+    """Some 100 numbers of each tensor of the backbone, on the CPU."""
+    modules, start, _ = split(model)
+    tensors = [tensor.detach().flatten() for module in modules[:start] for tensor in module.state_dict().values()]
+    return [tensor[:: max(1, len(tensor) // 100)].cpu().clone() for tensor in tensors]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
 from tests.registries import restored
 from xalign_models import plugins
@@ -192,6 +193,10 @@ def test_languages_that_were_not_fitted_are_named_with_those_that_were(parallel)
         ({"a": np.ones(3)}, r"a has shape \(3,\)"),
         ({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, "dimensions differ: .*b 4"),
         ({"a": np.array([[1.0], [np.inf]])}, "a, row 1 is not finite"),
+        ({"a": [[1.0, 2.0], [3.0]]}, "a is no matrix of real numbers"),
+        ({"a": [["x"]]}, "a is no matrix of real numbers"),
+        ({"a": np.ones((4, 3)) * 1j}, "a is no matrix of real numbers"),
+        (np.ones((4, 3)), "pass a mapping from language"),
     ],
 )
 @pytest.mark.parametrize("method", METHODS)
@@ -208,6 +213,16 @@ def test_bad_transform_input_is_refused(fitted):
         fitted.transform(np.full((1, 16), np.nan), "deu-Latn")
     with pytest.raises(AlignmentError, match="not fitted"):
         type(fitted)().transform(np.ones((2, 16)), "deu-Latn")
+    if fitted.language_dependent:
+        with pytest.raises(LanguageError, match="3 is not a language"):
+            fitted.transform(np.ones((2, 16)), 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_tensors_of_any_type_are_fitted(dtype):
+    rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    means = make("centered").fit({"a": rows, "b": rows + 1}).means_
+    np.testing.assert_allclose(means[0], rows.detach().double().mean(dim=0), atol=1e-3)
 
 
 def test_make_names_what_exists():

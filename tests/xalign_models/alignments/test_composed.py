@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -35,9 +38,10 @@ def test_any_order_is_its_stages_in_turn_and_one_saved_map(name, parallel, tmp_p
     assert again.fingerprint() == fitted.fingerprint()
     assert again.method == name
     assert Aligned.of(again).shapes["weight"][1:] == [16, 16]
-    np.testing.assert_array_equal(
-        again.transform(parallel["deu-Latn"], "deu-Latn"), fitted.transform(parallel["deu-Latn"], "deu-Latn")
-    )
+    for same in (again, pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(
+            same.transform(parallel["deu-Latn"], "deu-Latn"), fitted.transform(parallel["deu-Latn"], "deu-Latn")
+        )
 
 
 def test_pairs_of_their_own_equal_shared_rows(parallel):

@@ -160,11 +160,17 @@ def test_rank_is_cut_to_the_numerical_rank_with_a_warning(rank, copies, effectiv
     assert model.rank_ == effective
 
 
+def test_one_language_without_a_rank_changes_nothing_and_says_so():
+    rows = np.random.default_rng(0).standard_normal((5, 4))
+    with pytest.warns(UserWarning, match="one language has no subspace"):
+        np.testing.assert_array_equal(LSAR().fit({"deu-Latn": rows}).transform(rows), rows)
+
+
 def test_one_language_allows_rank_zero_only():
     data = {"deu-Latn": np.random.default_rng(0).standard_normal((5, 4))}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert LSAR().fit(data).rank_ == 0
+        assert LSAR(0).fit(data).rank_ == 0
     with pytest.warns(UserWarning, match="rank 1 cut to 0"):
         assert LSAR(1).fit(data).rank_ == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import shutil
@@ -11,6 +12,7 @@ import mteb
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 import xalign_models
@@ -217,7 +219,87 @@ def test_a_text_that_no_encoding_has_is_named(tiny_model, text, texts):
         model.encode(texts)
 
 
-@pytest.mark.parametrize("limit", [0, -3])
+def train(model):
+    with torch.no_grad():
+        for parameter in model[0].parameters():
+            parameter += 0.1
+
+
+def test_trained_weights_are_saved_and_the_card_says_so(spec, workdir):
+    model = build(spec, device="cpu")
+    assert not model.tuned
+    train(model)
+    model.save_pretrained(str(workdir / "tuned"))
+    loaded = load(workdir / "tuned", device="cpu")
+    np.testing.assert_allclose(loaded.encode(INPUTS), model.encode(INPUTS), atol=1e-6)
+    card = read_card(workdir / "tuned")
+    assert card.claims["name"] == f"{spec.name}-tuned"
+    assert card.training_datasets is None
+    assert "trained further" in (workdir / "tuned" / "README.md").read_text()
+    saving.save(loaded, workdir / "again")
+    assert read_card(workdir / "again").claims["name"] == f"{spec.name}-tuned"
+
+
+def test_a_copy_or_another_type_of_the_weights_is_no_training(spec):
+    model = build(spec, device="cpu")
+    assert not copy.deepcopy(model).tuned
+    assert not model.half().tuned
+
+
+def test_no_reference_to_a_backbone_stands_for_trained_weights(text, workdir):
+    fitted = xalign_models.fit("centered", backbone="all-MiniLM-L6-v2", corpus=f"own:{text}", device="cpu")
+    saving.save(fitted, workdir / "adapter", adapter=True)
+    model = load(workdir / "adapter", device="cpu")
+    before = model.encode(INPUTS)
+    train(model[0].inner)
+    assert not np.allclose(model.encode(INPUTS), before, atol=1e-3)
+    with pytest.raises(ModelError, match="have changed since they were loaded"):
+        saving.save(model, workdir / "lost", adapter=True)
+    assert not (workdir / "lost").exists()
+    saving.save(model, workdir / "saved")
+    model.save_pretrained(str(workdir / "pretrained"))
+    for name in ("saved", "pretrained"):
+        loaded = load(workdir / name, device="cpu")
+        np.testing.assert_allclose(loaded.encode(INPUTS), model.encode(INPUTS), atol=1e-6)
+
+
+def test_languages_of_a_list_reach_inputs_that_are_mappings(tiny_model, text):
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu", default_lang="eng")
+    for given in ({"text": "w1 w2"}, {"text": "w1 w2", "lang": None}, {"text": "w1 w2", "lang": "de"}):
+        np.testing.assert_array_equal(model.encode([given], lang=["de"]), model.encode(["w1 w2"], lang="de"))
+    kept = {"text": "w1 w2", "lang": "fr"}
+    np.testing.assert_array_equal(model.encode([kept], lang=["de"]), model.encode(["w1 w2"], lang="fr"))
+    with pytest.raises(LanguageError, match="is not a language code"):
+        model.encode(["w1"], lang=3)
+
+
+def test_a_shortened_model_is_scored_as_it_encodes(tiny_model, text, workdir):
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu")
+    whole = xalign_models.as_mteb(model).mteb_model_meta.revision
+    model.truncate_dim = 8
+    saving.save(model, workdir / "short")
+    expected = model.encode(INPUTS, normalize_embeddings=True)
+    for short in (model, workdir / "short"):
+        encoder = xalign_models.as_mteb(short, device="cpu")
+        texts, codes = ([row[key] for row in INPUTS] for key in ("text", "lang"))
+        np.testing.assert_allclose(encoder.encode_texts(texts, codes), expected, atol=1e-6)
+        assert encoder.mteb_model_meta.revision != whole
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"), [({"layr": 6}, "no layr; its fields are name, "), ({"layer": 1, "x": 2}, "no x; ")]
+)
+def test_unknown_fields_of_a_backbone_are_named(tiny_model, overrides, said):
+    with pytest.raises(ModelError, match=said):
+        load(str(tiny_model), **overrides)
+
+
+def test_what_is_no_name_of_a_model_is_refused():
+    with pytest.raises(ModelError, match="not by a value of type NoneType"):
+        load(None)
+
+
+@pytest.mark.parametrize("limit", [0, -3, 2.5])
 def test_a_limit_below_one_is_refused(tiny_model, text, limit):
     with pytest.raises(AlignmentError, match=f"limit={limit}: give 1 or more"):
         xalign_models.fit("lsar", backbone=str(tiny_model), corpus=f"own:{text}", limit=limit)

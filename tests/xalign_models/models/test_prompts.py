@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 import xalign_models
 from xalign_models import alignments
@@ -270,3 +271,31 @@ def test_damaged_shapes_are_refused():
     module = Aligned("centered", 4, ["eng-Latn"], {"shift": (2, 4)}, prompts=["x", "y"])
     with pytest.raises(AlignmentError, match="texts with an unknown prompt"):
         module({"sentence_embedding": torch.zeros(1, 4), "lang": ["eng-Latn"]})
+
+
+def test_a_standalone_model_has_one_prompt_for_queries_and_documents(specs, workdir):
+    model = build(specs("centered"), device="cpu")
+    save(model, workdir / "alone", standalone=True, lang="deu-Latn", prompt="passage")
+    alone = SentenceTransformer(str(workdir / "alone"), device="cpu")
+    expected = model.encode([{"text": text, "lang": "deu-Latn"} for text in TEXTS], prompt_name="passage")
+    for encode in (alone.encode, alone.encode_query, alone.encode_document):
+        np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-5)
+
+
+def test_the_prompt_of_passages_is_that_of_documents(specs):
+    model = build(specs("centered"), device="cpu")
+    expected = model.encode(inputs(), prompt_name="passage")
+    np.testing.assert_array_equal(model.encode_document(inputs()), expected)
+    assert not np.allclose(model.encode_query(inputs()), expected, atol=1e-3)
+
+
+def test_names_of_prompts_have_any_form(tiny_model, write_text, workdir):
+    options = {"backbone": tiny_model, "corpus": f"own:{write_text(workdir / 'fit', 40, LANGUAGES)}", "device": "cpu"}
+    options["overrides"] = {"prompts": dict(PROMPTS)}
+    every, one = xalign_models.fit("centered", **options), xalign_models.fit("centered", prompts="query", **options)
+    np.testing.assert_array_equal(
+        xalign_models.fit("centered", prompts=[], **options).encode(inputs()), every.encode(inputs())
+    )
+    assert not np.allclose(every.encode(inputs()), load(tiny_model, device="cpu").encode(TEXTS), atol=1e-3)
+    names = [xalign_models.fit("centered", prompts=p, **options).xalign_spec.name for p in (["query"], "query,passage")]
+    assert len({every.xalign_spec.name, one.xalign_spec.name, *names}) == 3
