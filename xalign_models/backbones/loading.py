@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from xalign_models.backbones.transformer import LanguageTransformer
+
+logger = logging.getLogger(__name__)
 
 
 class Backbone:
@@ -213,6 +216,9 @@ class Checkpoint(Source):
             as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
             if not as_published and policy.routers(files):
                 raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
+            similarity = files.settings("config_sentence_transformers.json").get("similarity_fn_name")
+            if as_published and similarity not in {None, "cosine"}:
+                logger.warning("%s is made for the similarity %s; xalign compares by cosine.", spec.model, similarity)
             if "universal_learner_name_or_path" in config:
                 raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")
             if as_published and files.has("modules.json"):

@@ -294,6 +294,13 @@ def test_unknown_fields_of_a_backbone_are_named(tiny_model, overrides, said):
         load(str(tiny_model), **overrides)
 
 
+@pytest.mark.parametrize(("similarity", "said"), [("dot", 1), ("cosine", 0)])
+def test_a_model_for_another_similarity_is_told(tiny_model, workdir, caplog, similarity, said):
+    SentenceTransformer(str(tiny_model), device="cpu", similarity_fn_name=similarity).save(str(workdir / "made"))
+    load(workdir / "made", device="cpu")
+    assert caplog.text.count(f"is made for the similarity {similarity}; xalign compares by cosine") == said
+
+
 def test_what_is_no_name_of_a_model_is_refused():
     with pytest.raises(ModelError, match="not by a value of type NoneType"):
         load(None)
