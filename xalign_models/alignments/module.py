@@ -90,6 +90,9 @@ class Aligned(Module):
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         if not (length is None or (is_number(length) and length > 0)):
             raise AlignmentError(f"length={length!r:.50} is no length of vectors; fit and save the model again.")
+        for name, texts in (("languages", languages), ("prompts", prompts)):
+            if not all(isinstance(text, str) for text in texts or ()):
+                raise AlignmentError(f"{name}={texts!r:.50} are not all texts; fit and save the model again.")
         self.prompts = None if prompts is None else list(prompts)
         self.unknown_prompt, self.length = unknown_prompt, length
         self._said = set[str]()

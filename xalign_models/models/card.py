@@ -94,8 +94,11 @@ def read_card(directory: Path) -> Card:
     card = Card(files, maps, claims)
     if not claims or claims.get("content") == card.content:
         return card
-    if not files.has("modules.json"):
-        raise ModelError(f"{directory}: modules.json is missing, so the model of {assets.CARD} is not complete.")
+    listed = claims["files"] if isinstance(claims.get("files"), list) else []
+    needed = [str(name) for name in listed if Path(str(name)).name not in {assets.CARD, "README.md"}]
+    for name in ["modules.json", *needed]:
+        if not files.has(name):
+            raise ModelError(f"{directory}: {name[:200]} is missing, so the model of {assets.CARD} is not complete.")
     if card.saved and claims.get("maps") not in (None, maps and files.fingerprint(folder=maps)):
         raise ModelError(
             f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "

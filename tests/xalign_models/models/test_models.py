@@ -399,6 +399,24 @@ def test_a_damaged_model_is_told(saved, workdir, caplog):
     assert names.trained_specs()
 
 
+@pytest.mark.parametrize("name", ["1_Pooling/config.json", "config_sentence_transformers.json", "tokenizer.json"])
+def test_a_missing_file_of_the_card_is_named(saved, name):
+    assert name in json.loads((saved / "xalign.json").read_text())["files"]
+    (saved / name).unlink()
+    with pytest.raises(ModelError, match=f"{name} is missing"):
+        load(str(saved))
+
+
+@pytest.mark.parametrize("field", ["languages", "prompts"])
+def test_maps_of_what_is_no_text_are_refused(saved, field):
+    for card in [*saved.rglob("xalign.json")]:
+        card.unlink()
+    path = next(saved.glob("*_Aligned/config.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: [1, 2, 3]}))
+    with pytest.raises((ModelError, AlignmentError), match=rf"{field}=\[1, 2, 3\] are not all texts"):
+        load(str(saved))
+
+
 @pytest.mark.parametrize("maps", [[], {}, [["x"]]])
 def test_a_card_whose_maps_are_no_text_is_refused(saved, maps):
     card = json.loads((saved / "xalign.json").read_text())
