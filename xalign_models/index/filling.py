@@ -1,6 +1,6 @@
 """Fills the second column of an index: resumable, checked by count and sample."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,20 @@ def _converted(convert: Convert, rows: Rows) -> tuple[Rows, int, AnyFloats | Non
     return chosen, len(rows.ids), np.asarray(convert(chosen), np.float32) if len(chosen.ids) else None
 
 
+def _in_step(first: Iterator[Rows], second: Iterator[Rows]) -> Iterator[tuple[Rows, Rows]]:
+    """Both iterators in batches of equal lengths, since two files may have other ones; a rest has an empty partner."""
+    one, two = next(first, None), next(second, None)
+    while one and two:
+        count = min(len(one.ids), len(two.ids))
+        yield one.take(np.arange(count)), two.take(np.arange(count))
+        one, two = (
+            rows.take(np.arange(count, len(rows.ids))) if len(rows.ids) > count else next(side, None)
+            for rows, side in ((one, first), (two, second))
+        )
+    if rest := one or two:
+        yield rest, rest.take(np.arange(0))
+
+
 def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in_turn) -> tuple[int, int]:
     """Write the second column; after an interruption, the rows that it lacks.
 
@@ -72,7 +86,7 @@ def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in
             bar.update(count)
     total = skipped = 0
     wrong = f"{index.source}: {index.second} differs from the vectors that belong there; undo, and try again."
-    for first, second in zip(index.rows(), index.rows(second=True), strict=True):
+    for first, second in _in_step(index.rows(), index.rows(second=True)):
         total, skipped = total + len(first.ids), skipped + int((~first.usable).sum())
         if list(first.ids) != list(second.ids) or not np.array_equal(first.usable, second.usable):
             raise FileError(wrong)

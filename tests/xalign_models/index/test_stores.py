@@ -100,6 +100,20 @@ def test_undo_removes_no_file_but_its_own(tmp_path, request, name):
         assert sorted(path.name for path in tmp_path.iterdir() if "xalign" in path.name) == []
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_finished_file_whose_batches_have_other_lengths_is_recognised(tmp_path, kind):
+    data = rows(COUNT)
+    vectors = pa.array(data.vectors.astype(float).tolist(), pa.list_(kind))
+    pq.write_table(pa.table({"lang": data.langs, "vector": vectors}), tmp_path / "docs.parquet", row_group_size=20)
+    with closing(open_index(str(tmp_path / "docs.parquet"))) as index:
+        assert fill(index, rotated) == (COUNT, 0)
+        assert fill(index, rotated) == (COUNT, 0)
+        shorter = pq.read_table(index.output).slice(0, COUNT - 1)
+        pq.write_table(shorter, index.output)
+        with pytest.raises(FileError, match="differs from the vectors"):
+            fill(index, rotated)
+
+
 def test_batches_that_a_cluster_reads_ahead_are_written_in_order(stored):
     source, columns = stored(rows(COUNT))
 
