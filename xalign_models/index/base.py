@@ -166,6 +166,16 @@ def matrix(vectors: Iterable[Any]) -> Float32:
     return np.array([empty if vector is None else vector for vector in listed], np.float32)
 
 
+def require_unique(source: str, key: str, unique: bool) -> None:
+    """Refuse a column of ids that cannot name rows.
+
+    Raises:
+        FileError: Rows have no id or the same one.
+    """
+    if not unique:
+        raise FileError(f"{source}: rows have the same {key} or none; name a column of unique ids by --id-column.")
+
+
 def require_one(lengths: set[int]) -> None:
     """Refuse vectors of several lengths.
 

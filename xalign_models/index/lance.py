@@ -7,7 +7,7 @@ import lancedb
 import pyarrow as pa
 
 from xalign_models.errors import FileError, one_line
-from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix
+from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix, require_unique
 from xalign_models.linalg.arrays import Float32
 from xalign_models.vector_files.parquet import column_of
 
@@ -47,8 +47,7 @@ class Lance(Index):
 
     def add(self, dim: int) -> None:
         ids = self.table.search().select([self.key]).to_arrow().column(self.key)
-        if ids.null_count or len(ids.unique()) < len(ids):
-            raise FileError(f"{self.source}: two rows have the same {self.key}; name a unique one with --id-column.")
+        require_unique(self.source, self.key, not ids.null_count and len(ids.unique()) == len(ids))
         self.table.add_columns(pa.schema([pa.field(self.second, pa.list_(self.kind, dim))]))
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:

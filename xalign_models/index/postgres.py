@@ -7,7 +7,7 @@ import psycopg
 from psycopg import sql
 
 from xalign_models.errors import FileError, one_line
-from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix
+from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix, require_unique
 from xalign_models.linalg.arrays import Float32
 
 COLUMNS = """
@@ -34,9 +34,9 @@ class Postgres(Index):
         self.column = columns.pick("vector", vectors, table, needed=True)
         self.kind = kinds[self.column]
         primary = [name for name, _, is_primary in described if is_primary]
-        key = primary[0] if len(primary) == 1 and not columns.id else columns.pick("id", kinds, table, needed=True)
+        self.key = primary[0] if len(primary) == 1 and not columns.id else columns.pick("id", kinds, table, needed=True)
         self.sides = columns.sides(kinds, table)
-        named = {"first": self.column, "second": self.second, "key": key, "text": self.sides[0], "lang": self.sides[1]}
+        named = {"first": self.column, "second": self.second, "key": self.key, "text": self.sides[0], "lang": self.sides[1]}
         self.names |= {name: sql.Identifier(column) for name, column in named.items() if column}
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -69,6 +69,8 @@ class Postgres(Index):
         return int(self._all("SELECT count({second}) FROM {table}")[0][0]) if self.second in there else None
 
     def add(self, dim: int) -> None:
+        ((unique,),) = self._all("SELECT count(DISTINCT {key}) = count(*) FROM {table}")
+        require_unique(self.source, self.key, unique)
         self._all(f"ALTER TABLE {{table}} ADD COLUMN {{second}} {self.kind}({dim:d})")
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
