@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ApiException
 
-from xalign_models.errors import FileError
+from xalign_models.errors import FileError, one_line
 from xalign_models.index.base import Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
 
@@ -21,19 +22,27 @@ class Qdrant(Index):
         local = "://" not in place
         if local and not (Path(place) / "meta.json").is_file():  # the client would make a new store here
             raise FileError(f"{place} is no directory of Qdrant's local mode.")
-        self.client = QdrantClient(path=place) if local else QdrantClient(url=place)
+        try:
+            self.client = QdrantClient(path=place) if local else QdrantClient(url=place, check_compatibility=False)
+            there = self.client.collection_exists(collection)
+        except (ApiException, RuntimeError, OSError, ValueError) as error:
+            advice = "close the other program that uses it" if local else "start the server, or correct the address"
+            raise FileError(f"{place} cannot be opened; {advice} ({one_line(error)[:200]}).") from None
         self.collection = collection
-        if not self.client.collection_exists(collection):
+        if not there:
             self.client.close()
             raise FileError(f"{place} has no Qdrant collection {collection}.")
-        self.column = columns.pick("vector", self._named(), place, needed=True)
-        points, _ = self.client.scroll(collection, limit=1)
-        self.sides = columns.sides((points[0].payload or {}) if points else {}, place)
+        self.column = columns.pick("vector", named := self._named(), place, needed=True)
+        if named[self.column].multivector_config:
+            raise FileError(f"{place}: a point has several vectors {self.column}; name another column by --column.")
+        points, _ = self.client.scroll(collection, limit=PAGE)
+        payloads = [self.client.get_collection(collection).payload_schema, *(point.payload or {} for point in points)]
+        self.sides = columns.sides(dict.fromkeys(name for fields in payloads for name in fields), place)
 
     def _named(self) -> dict[str, Any]:
         """Settings of the vectors by name; an unnamed one has the name ""."""
         vectors = self.client.get_collection(self.collection).config.params.vectors
-        return dict(vectors) if isinstance(vectors, dict) else {"": vectors}
+        return dict(vectors) if isinstance(vectors, dict) else {"": vectors} if vectors else {}
 
     def _filter(self, kind: str) -> Any:
         return models.Filter.model_validate({kind: [models.HasVectorCondition(has_vector=self.second)]})
