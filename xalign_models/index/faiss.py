@@ -26,8 +26,14 @@ class Faiss(Staged):
             raise FileError(f"{path} is not a FAISS index ({one_line(error)[-100:]}).") from None
         self.inner = faiss.downcast_index(self.index.index) if hasattr(self.index, "id_map") else self.index
         self.ids = faiss.vector_to_array(self.index.id_map).tolist() if self.inner is not self.index else []
-        if hasattr(self.inner, "make_direct_map"):
-            self.inner.make_direct_map()
+        try:
+            if hasattr(self.inner, "make_direct_map"):
+                self.inner.make_direct_map()
+            self.inner.reconstruct_n(0, min(1, self.count()))
+        except RuntimeError as error:
+            raise FileError(
+                f"{path}: FAISS cannot give its vectors back ({one_line(error)[-100:]}); save them in a flat index."
+            ) from None
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():
             raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")
