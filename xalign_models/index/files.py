@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from xalign_models.errors import FileError
@@ -125,7 +127,7 @@ class Npz(Staged):
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self.arrays = read_npz(path)
-        matrices = [name for name, array in self.arrays.items() if array.ndim == 2]
+        matrices = [name for name, array in self.arrays.items() if array.ndim == 2 and array.dtype.kind in "fiu"]
         super().__init__(path, columns.pick("vector", matrices, str(path), needed=True))
         self.sides = columns.sides(self.arrays, str(path), "id")
         if wrong := [name for name in self.sides if name and self.arrays[name].shape != (self.count(),)]:
@@ -137,10 +139,18 @@ class Npz(Staged):
     def _rows(self) -> Iterator[Rows]:
         for start in range(0, self.count(), ROWS):
             part = slice(start, start + ROWS)
-            sides = [self.arrays[name][part].tolist() if name else None for name in self.sides]
-            vectors = self.arrays[self.column][part]
+            sides = [_listed(self.arrays[name][part]) if name else None for name in self.sides]
+            with np.errstate(over="ignore"):  # such a row counts as not finite
+                vectors = self.arrays[self.column][part].astype(np.float32)
             yield Rows(range(start, start + len(vectors)), vectors, *sides)
 
     def _save(self, path: Path, vectors: Float32) -> None:
-        with path.open("wb") as file:
-            np.savez(file, **{**self.arrays, self.column: vectors})  # type: ignore[arg-type]
+        with ZipFile(path, "w") as archive:  # np.savez takes no array with the name of one of its parameters
+            for name, array in {**self.arrays, self.column: vectors}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _listed(array: npt.NDArray[Any]) -> list[Any]:
+    """The values of an array, bytes as texts."""
+    return (np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array).tolist()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections import deque
 from contextlib import closing, suppress
+from zipfile import ZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 from tests.xalign_models.index import conftest
 from tests.xalign_models.index.conftest import DIM, rows
 from xalign_models.errors import FileError, LanguageError, ModelError
+from xalign_models.files import read_npz
 from xalign_models.index.base import Columns, open_index
 from xalign_models.index.filling import fill, languages_of
 
@@ -218,6 +220,99 @@ def test_a_language_that_is_a_number_is_refused(tmp_path):
     np.savez(tmp_path / "docs.npz", vectors=np.ones((5, DIM)), lang=np.arange(5))
     with closing(open_index(str(tmp_path / "docs.npz"))) as index, pytest.raises(LanguageError):
         languages_of(next(index.rows()), "de")
+
+
+def test_arrays_of_any_name_and_bytes_as_languages_are_kept(tmp_path):
+    data, more = rows(COUNT), {"file": np.arange(COUNT), "allow_pickle": np.array(["no"] * COUNT)}
+    arrays = {"names": np.array([["a", "b"]] * COUNT), "lang": np.array(data.langs, "S"), **more}
+    with ZipFile(tmp_path / "docs.npz", "w") as archive:
+        for name, array in {**arrays, "vector": data.vectors}.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array)
+    with closing(open_index(str(tmp_path / "docs.npz"))) as index:
+        assert [code for part in index.rows() for code in part.langs] == data.langs
+        assert fill(index, rotated) == (COUNT, 0)
+        written = read_npz(index.output)
+    np.testing.assert_allclose(written.pop("vector"), data.vectors @ ROTATION, atol=1e-5)
+    assert {name: array.tolist() for name, array in written.items()} == {
+        name: array.tolist() for name, array in arrays.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["str", "complex64", "bool"])
+def test_arrays_that_are_no_numbers_are_no_vectors(tmp_path, kind):
+    np.savez(tmp_path / "docs.npz", vector=np.ones((5, DIM)).astype(kind))
+    with pytest.raises(FileError, match="role vector"):
+        open_index(str(tmp_path / "docs.npz"))
+
+
+def test_doubles_that_no_float_holds_are_no_usable_vectors(tmp_path):
+    np.savez(tmp_path / "docs.npz", vector=np.ones((3, DIM)) * [[1], [1e200], [1e-200]])
+    with closing(open_index(str(tmp_path / "docs.npz"))) as index:
+        assert next(index.rows()).usable.tolist() == [True, False, False]
+
+
+def test_an_index_that_faiss_cannot_read_row_by_row_is_refused_in_one_line(tmp_path):
+    faiss = pytest.importorskip("faiss")
+    vectors = rows(400).vectors
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
+    index.train(vectors)
+    index.add_with_ids(vectors, np.arange(400) * 7 + 1000)
+    faiss.write_index(index, str(tmp_path / "docs.faiss"))
+    with pytest.raises(FileError, match="save them in a flat index"):
+        open_index(str(tmp_path / "docs.faiss"))
+    faiss.write_index(faiss.IndexFlatIP(DIM), str(tmp_path / "docs.faiss"))
+    assert open_index(str(tmp_path / "docs.faiss")).count() == 0
+
+
+def test_a_qdrant_that_cannot_be_opened_is_refused_in_one_line(tmp_path, request):
+    from tests.xalign_models.index.conftest import put_qdrant
+
+    source, columns = put_qdrant(rows(COUNT), tmp_path, request)
+    with closing(open_index(source, columns)), pytest.raises(FileError, match="close the other program"):
+        open_index(source, columns)
+    with pytest.raises(FileError, match="start the server"):
+        open_index("qdrant:http://127.0.0.1:1#docs")
+
+
+def test_a_point_of_several_vectors_is_refused(tmp_path):
+    models = pytest.importorskip("qdrant_client").models
+    client = pytest.importorskip("qdrant_client").QdrantClient(path=str(tmp_path / "qdrant"))
+    many = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    params = models.VectorParams(size=DIM, distance=models.Distance.COSINE, multivector_config=many)
+    client.create_collection("docs", vectors_config=params)
+    client.close()
+    with pytest.raises(FileError, match="several vectors"):
+        open_index(f"qdrant:{tmp_path / 'qdrant'}#docs")
+
+
+def test_the_columns_of_qdrant_are_those_of_any_point(tmp_path):
+    client_of = pytest.importorskip("qdrant_client")
+    client = client_of.QdrantClient(path=str(tmp_path / "qdrant"))
+    params = client_of.models.VectorParams(size=DIM, distance=client_of.models.Distance.COSINE)
+    client.create_collection("docs", vectors_config=params)
+    payload = [{}, {"lang": "de"}, {"text": "a"}]
+    client.upload_collection("docs", vectors=rows(3).vectors, ids=[0, 1, 2], payload=payload)
+    client.close()
+    with closing(open_index(f"qdrant:{tmp_path / 'qdrant'}#docs")) as index:
+        found = next(index.rows())
+    assert (found.langs, found.texts) == ([None, "de", None], [None, None, "a"])
+
+
+@pytest.mark.parametrize("ids", [[1, 2, 2], [1, 2, None]])
+def test_a_table_without_unique_ids_gets_no_second_column(request, ids):
+    url = request.getfixturevalue("server")
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS bare")
+        connection.execute("CREATE TABLE bare (id int, embedding vector(2))")
+        for key in ids:
+            connection.execute("INSERT INTO bare VALUES (%s, '[1,2]')", [key])
+    with closing(open_index(f"{url}#bare")) as index:
+        with pytest.raises(FileError, match="--id-column"):
+            fill(index, lambda part: part.vectors)
+        assert index.written() is None
 
 
 def test_the_source_of_a_file_is_its_whole_path(tmp_path, request):
