@@ -51,7 +51,7 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
         DataError: There are no usable vectors.
     """
     step, total = -(-max(1, index.count()) // most), 0
-    kept, norms, hashes, texts = list[Rows](), [], list[int](), list[int]()
+    kept, norms, hashes, texts = list[Rows](), [], list[int](), list[tuple[int, int]]()
     facts: dict[str, Any] = dict.fromkeys(("rows", "dimension", "without a vector", "not finite", "zero"), 0)
     for rows in index.rows():
         missing, finite = (test(rows.vectors) for test in (np.isnan, np.isfinite))
@@ -62,16 +62,17 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
         facts["zero"] += int((~rows.vectors.any(axis=1)).sum())
         good = rows.take(np.flatnonzero(rows.usable))
         norms.append(np.linalg.norm(good.vectors.astype(np.float64), axis=1))
-        hashes += [hash(row.tobytes()) for row in good.vectors]
-        texts += map(hash, good.texts or ())
+        hashes += (here := [hash(row.tobytes()) for row in good.vectors])
+        texts += [(hash(text), row) for text, row in zip(good.texts or (), here, strict=False) if text]
         kept.append(good.take(np.flatnonzero((total + np.arange(len(good.ids))) % step == 0)))
         total += len(good.ids)
     if not total:
         raise DataError(f"{index.source} has no usable vectors.")
     facts["repeated vectors"] = total - len({*hashes})
     if texts:
-        facts["repeated texts"] = total - len({*texts})
-        facts["texts with several vectors"] = len({*zip(texts, hashes, strict=True)}) - len({*texts})
+        distinct = len({text for text, _ in texts})
+        facts["repeated texts"] = len(texts) - distinct
+        facts["texts with several vectors"] = len({*texts}) - distinct
     spread = np.quantile(np.concatenate(norms), [0, 0.5, 1])
     facts |= zip(("least norm", "median norm", "greatest norm"), np.round(spread, 4).tolist(), strict=True)
     codes = np.array([code for rows in kept for code in languages_of(rows, lang)])
@@ -96,7 +97,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
     times = np.bincount(nearest.ravel(), minlength=len(unit))
     hubs = [
         {"id": str(rows.ids[row]), "language": str(codes[row]), "times": int(times[row]),
-         "text": _start(str(rows.texts[row])) if rows.texts else ""}
+         "text": _start(str(rows.texts[row] or "")) if rows.texts else ""}
         for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
     ]  # fmt: skip
     strange = np.flatnonzero(foreign(rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
