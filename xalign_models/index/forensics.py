@@ -1,5 +1,6 @@
 """Rows of another model, prompt or version: by the distribution of all rows, or by encoding some texts again."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,10 +28,12 @@ AGAIN = 64
 def foreign(vectors: Float32, seed: int = 0) -> Mask:
     """(n,) the rows that another model made than most others, by clusters of the unit vectors (n, d)."""
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     rows = normalise(vectors)
     count = min(CLUSTERS, max(2, len(rows) // LEAST))
-    labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # of equal rows
+        labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
     parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
     top = max(1, rows.shape[1] // DIRECTIONS)
     directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]

@@ -13,6 +13,8 @@ TILE = 1024
 """Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
 TIE = 1e-6
 """Difference up to which cosines count as equal: in float32, scores of equal rows differ by rounding."""
+SHORT = 1e-15
+"""Length up to which rows are scaled before their length is measured: float32 loses the squares of such numbers."""
 POOL_BLOCK = 128
 """Number of queries scored against a pool at a time."""
 _BYTE = 255  # the largest number of eight bits
@@ -27,7 +29,13 @@ Adjust = Callable[[AnyFloats, slice], AnyFloats]
 def normalise(x: AnyFloats) -> Float32:
     """Rows (n, d) at unit length, float32; zero rows stay zero."""
     rows = np.asarray(x, dtype=np.float32)
-    unit: Float32 = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if (odd := ~((norms > SHORT) & (norms < np.inf))[:, 0]).any():  # squares overflow or vanish
+        largest, rows = np.abs(rows[odd]).max(axis=1, keepdims=True, initial=0), rows.copy()
+        rows[odd] /= np.where((largest > 0) & (largest < np.inf), largest, 1)
+        norms[odd] = np.linalg.norm(rows[odd], axis=1, keepdims=True)
+    unit: Float32 = rows / np.maximum(norms, np.finfo(np.float32).tiny)
     return unit
 
 

@@ -46,6 +46,31 @@ def test_a_text_with_two_vectors_is_counted(tmp_path, request):
     assert facts["texts with several vectors"] == 1
 
 
+def test_missing_texts_are_no_equal_texts(tmp_path, request):
+    class Missing(Data):
+        @property
+        def texts(self):
+            return [None] * 30 + ["same"] * 2 + [f"text {number}" for number in range(28)]
+
+    data = rows(60)
+    sample = gather(open_index(put_parquet(Missing(data.vectors, data.langs, data.ids), tmp_path, request)[0]))
+    assert (sample.facts["repeated texts"], sample.facts["texts with several vectors"]) == (1, 1)
+    assert not any(row["text"] == "None" for row in contents(sample)["Rows that are nearest most often"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_very_long_and_short_rows_are_audited_as_usual_and_equal_ones_without_a_warning(tmp_path, request):
+    data = rows(60)
+    usual = contents(gather(open_index(put_parquet(data, tmp_path, request)[0])))
+    for length in (1e25, 1e-30):
+        long = Data(data.vectors * np.float32(length), data.langs, data.ids)
+        tables = contents(gather(open_index(put_parquet(long, tmp_path, request)[0])))
+        for row, other in zip(*(found["Scores of unrelated rows by languages"] for found in (tables, usual)), strict=True):
+            assert row["median"] == pytest.approx(other["median"], abs=1e-3)
+    data.vectors[:] = data.vectors[0]
+    assert contents(gather(open_index(put_parquet(data, tmp_path, request)[0])))
+
+
 def test_languages_that_lie_apart_have_a_lift(tmp_path, request):
     tables = contents(gather(open_index(put_parquet(rows(300), tmp_path, request)[0])))
     (languages,) = [table for title, table in tables.items() if title.startswith("Languages")]

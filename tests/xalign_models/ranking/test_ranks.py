@@ -35,6 +35,21 @@ def two_sides(n=60, d=12, noise=1.0, seed=0):
     return normalise(a), normalise(a + noise * rng.standard_normal((n, d)))
 
 
+def test_rows_of_any_length_have_unit_length_and_usual_ones_keep_their_bits():
+    rows = np.random.default_rng(0).standard_normal((6, 24)).astype(np.float32)
+    usual = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled = rows * np.float32([[1], [1e25], [1e-30], [1e37], [1e-19], [0]])
+    kept = scaled.copy()
+    unit = normalise(scaled)
+    assert unit[0].tobytes() == usual[0].tobytes()
+    np.testing.assert_allclose(unit[:5], usual[:5], atol=1e-6)
+    assert not unit[5].any()
+    assert scaled.tobytes() == kept.tobytes()
+    with np.errstate(invalid="ignore"):
+        assert not np.isfinite(normalise(np.full((1, 3), np.inf))).any()
+    assert normalise(np.empty((2, 0))).shape == (2, 0)
+
+
 @pytest.mark.parametrize("n", [1, 2, 37, 60])
 def test_ranks_equal_a_brute_force_sort_in_both_directions(n):
     a, b = two_sides(n)
