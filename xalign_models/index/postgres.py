@@ -34,9 +34,11 @@ class Postgres(Index):
         self.column = columns.pick("vector", vectors, table, needed=True)
         self.kind = kinds[self.column]
         primary = [name for name, _, is_primary in described if is_primary]
-        self.key = primary[0] if len(primary) == 1 and not columns.id else columns.pick("id", kinds, table, needed=True)
+        plain = len(primary) == 1 and not columns.id
+        self.key = primary[0] if plain else columns.pick("id", kinds, table, needed=True)
         self.sides = columns.sides(kinds, table)
-        named = {"first": self.column, "second": self.second, "key": self.key, "text": self.sides[0], "lang": self.sides[1]}
+        named = dict(zip(("text", "lang"), self.sides, strict=True))
+        named |= {"first": self.column, "second": self.second, "key": self.key}
         self.names |= {name: sql.Identifier(column) for name, column in named.items() if column}
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
