@@ -95,9 +95,13 @@ class Rows:
 
 
 class Index(ABC):
-    """An index in a store. The first column of vectors is read and never written; ``source`` holds no password."""
+    """An index in a store. The first column of vectors is read and never written; ``source`` holds no password.
+
+    ``home`` is the source with the whole path of a local place, by which a run knows it again.
+    """
 
     source: str
+    home: str
     column: str
 
     @property
@@ -201,10 +205,12 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
             f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
             "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."
         )
-    if scheme != "postgresql" and "://" not in rest and not (path := Path(rest if place else source)).exists():
+    path = Path(rest if place else source)
+    if (local := scheme != "postgresql" and "://" not in rest) and not path.exists():
         raise FileError(f"{path} does not exist.")
     kind = pkgutil.resolve_name(f"xalign_models.index.{home}")
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
     index: Index = kind(*where, columns or Columns())
     index.source = source.rpartition("@")[2] if place else source
+    index.home = (f"{scheme}:{path.resolve()}#{table}" if place else str(path.resolve())) if local else index.source
     return index
