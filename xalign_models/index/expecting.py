@@ -1,5 +1,6 @@
 """Recall to expect of each method on an index, by the user's queries or by passages of held-out parallel text."""
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from xalign_models import corpora
 from xalign_models.alignments.module import module_of
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import AlignmentError, DataError, ModelError
-from xalign_models.files import read_log
+from xalign_models.files import read_log, require_regular
 from xalign_models.index.auditing import Sample
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
@@ -23,12 +24,14 @@ from xalign_models.ranking.ranks import Ranks, normalise, one_target_precision, 
 from xalign_models.recommend.candidates import PLAIN, Candidate, candidates, fitted
 from xalign_models.specs import Vectors
 
+logger = logging.getLogger(__name__)
 K = 10
 """A relevant row counts as found among this many."""
 PASSAGES, MOST = 100, 8
 """Maximum number of passages of a language, and of sentences in one."""
 NEAR = 0.005
 """Difference of recall up to which the simpler method is chosen."""
+ALONE = "The index is in English alone; one language leaves nothing to align."
 Text = dict[str, list[str]]
 
 
@@ -69,8 +72,10 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
 
     Raises:
-        DataError: The corpus is not parallel, or lacks English or another language of the index.
+        DataError: The corpus is not parallel, or lacks English or another language of the index, or all is English.
     """
+    if languages == {ENGLISH}:
+        raise DataError(ALONE)
     text = corpora.load(corpus)
     common = sorted({*text.languages} & (languages | {ENGLISH}))
     if ENGLISH not in common or len(common) < 2:
@@ -101,20 +106,25 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     An id is that of the store or of a file's column of ids, else the row's number, from 0.
 
     Raises:
-        DataError: A line has another form, or no line names a row of the index.
+        FileError: The file is missing.
+        DataError: A line has another form, or no line names a row of the sample.
     """
-    records, damaged = read_log(path)
+    records, damaged = read_log(require_regular(path))
     if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
         raise DataError(f'{path}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.')
     places: dict[str, list[int]] = {}
     for number, key in enumerate(sample.rows.ids):
         places.setdefault(str(key), []).append(number)
     found: dict[tuple[str, str], list[int]] = {}
-    for record in records:
-        if rows := places.get(str(record["id"])):
-            found.setdefault((str(record["text"]), canonical(str(record["lang"]))), []).extend(rows)
-    if not found:
-        raise DataError(f"{path} names no id of a row of the index; its first id is {sample.rows.ids[0]}.")
+    known = [record for record in records if str(record["id"]) in places]
+    if len(known) < len(records) or not known:
+        message = f"{path}: {len(known)} of {len(records)} queries name a row of the sample"
+        if not known:
+            raise DataError(f"{message}; its first id is {sample.rows.ids[0]}.")
+        logger.warning("%s; the others are left out.", message)
+    for record in known:
+        query = str(record["text"]), canonical(str(record["lang"]))
+        found.setdefault(query, []).extend(places[str(record["id"])])
     targets = np.full((len(found), max(map(len, found.values()))), -1)
     for number, rows in enumerate(found.values()):
         targets[number, : len(rows)] = rows
