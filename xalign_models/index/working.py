@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
@@ -13,6 +14,7 @@ from xalign_models.index.auditing import Tables, contents, gather
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import fill, languages_of
 from xalign_models.index.forensics import cosines_again, encoded_again, require_made_by
+from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models import api, migration
 from xalign_models.models.building import open_recipe
@@ -28,6 +30,8 @@ from xalign_models.vectors.applying import in_turn
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
 """Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""
+LATER = ("lang", "limit", "queries")
+"""Fields that records of older versions lack."""
 ALIKE = 0.9
 """Least median cosine of the index's vectors with the model's for a fix: the texts may lack what was encoded with them,
 such as a title."""
@@ -57,6 +61,8 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
         return tables
     if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
+    if {*sample.codes.tolist()} == {ENGLISH}:
+        return tables | {"Recommended": [expecting.Expectation(PLAIN, error=expecting.ALONE).cells()]}
     rows = expecting.expect(sample, recipe, **text)
     tables["Recall@10 to expect of each method, in percent"] = [row.cells() for row in rows]
     tables["Recommended"] = [expecting.best(rows).cells()]
@@ -80,7 +86,8 @@ def fix(
             method is better than none.
         XAlignError: As for :func:`expecting.expect`, or a write failed.
     """
-    asked = {"source": index.source, "column": index.column, "model": model, "method": method, "corpus": corpus}
+    asked = {"source": index.home, "column": index.column, "model": model, "method": method, "corpus": corpus}
+    asked |= {"lang": lang and canonical(lang), "limit": limit, "queries": queries and str(queries.resolve())}
     recipe = open_model(model, device)
     if _is_new(index, output, asked):
         sample, chosen = gather(index, lang), Candidate(method)
@@ -106,9 +113,11 @@ def fix(
 def _is_new(index: Index, output: Path, asked: dict[str, Any]) -> bool:
     """Whether nothing was written yet; False if the same call was interrupted."""
     if (output / RECORD).is_file():
-        known = read_json(output / RECORD)
-        if any(known.get(name) != value for name, value in asked.items()):
-            raise ModelError(f"{output} belongs to another run, on {known.get('source')}; choose another --output.")
+        known = {name: asked.get(name) for name in LATER} | read_json(output / RECORD)
+        if known.get("source") == index.source:  # an old record has the source as it was given
+            known["source"] = index.home
+        if other := ", ".join(f"{name} {known.get(name)}" for name in asked if known.get(name) != asked[name]):
+            raise ModelError(f"{output} belongs to another run, with {other}; choose another --output.")
         return False
     if index.written() is not None:
         raise ModelError(f"{index.source} has {index.second} already; `xalign index undo` removes it.")
@@ -131,7 +140,8 @@ def migrate(
     Raises:
         XAlignError: As for :func:`fix` and :func:`migrating.fit`, or the method cannot map between models.
     """
-    asked = {"source": index.source, "column": index.column, "from": old, "to": new, "method": method}
+    asked = {"source": index.home, "column": index.column, "from": old, "to": new, "method": method}
+    asked |= {"lang": lang and canonical(lang)}
     migration.check(method)
     if _is_new(index, output, asked):
         sample = gather(index, lang, migrating.TEXTS)

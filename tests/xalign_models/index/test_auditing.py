@@ -65,7 +65,9 @@ def test_very_long_and_short_rows_are_audited_as_usual_and_equal_ones_without_a_
     for length in (1e25, 1e-30):
         long = Data(data.vectors * np.float32(length), data.langs, data.ids)
         tables = contents(gather(open_index(put_parquet(long, tmp_path, request)[0])))
-        for row, other in zip(*(found["Scores of unrelated rows by languages"] for found in (tables, usual)), strict=True):
+        for row, other in zip(
+            *(found["Scores of unrelated rows by languages"] for found in (tables, usual)), strict=True
+        ):
             assert row["median"] == pytest.approx(other["median"], abs=1e-3)
     data.vectors[:] = data.vectors[0]
     assert contents(gather(open_index(put_parquet(data, tmp_path, request)[0])))

@@ -37,6 +37,13 @@ def documents(workdir, tiny_model, write_text):
     return Documents(vectors, [code for _, code in listed], list(range(len(listed))))
 
 
+def first_of(data, count):
+    """The first rows."""
+    part = Data(data.vectors[:count], data.langs[:count], data.ids[:count])
+    part.__class__ = type("Part", (Data,), {"texts": data.texts[:count]})
+    return part
+
+
 OPTIONS = ("--corpus", "own:fit", "--limit", "50")
 
 
@@ -176,6 +183,78 @@ def test_a_language_that_does_not_exist_and_rows_without_text(documents, xalign,
     assert status == 2
     assert "klingon" in err[0]
     assert "--lang-column" in err[0]
+
+
+def test_a_run_is_known_by_its_place_and_its_settings(documents, xalign, workdir, tiny_model, request, monkeypatch):
+    PUT["parquet"](documents, workdir, request)
+    command = ("index", "fix", "docs.parquet", "-o", workdir / "maps", "--model", tiny_model, "--method", "centered")
+    options = ("--corpus", f"own:{workdir / 'fit'}", "--limit", "50")
+    assert xalign(*command, *options)[0] == 0
+    assert xalign(*command[:2], "./docs.parquet", *command[3:], *options)[0] == 0
+    for other in (("--limit", "60"), ("--lang", "fr"), ("--queries", "q.jsonl")):
+        status, _, err = xalign(*command, *options, *other)
+        assert status == 2
+        assert "another run" in err[0]
+        assert other[0][2:] in err[0]
+    (folder := workdir / "sub").mkdir()
+    PUT["parquet"](documents, folder, request)
+    monkeypatch.chdir(folder)
+    status, _, err = xalign(*command, *options)
+    assert status == 2
+    assert "another run" in err[0]
+    assert not (folder / "docs_xalign.parquet").exists()
+    monkeypatch.chdir(workdir)
+    record = json.loads((workdir / "maps" / "index.json").read_text())
+    old = {name: value for name, value in record.items() if name not in {"lang", "limit", "queries"}}
+    (workdir / "maps" / "index.json").write_text(json.dumps(old | {"source": "docs.parquet"}))
+    assert xalign(*command, *options)[0] == 0
+
+
+def test_rows_without_a_text_take_no_part_in_a_map_between_models(
+    documents, xalign, workdir, tiny_model, make_model, tmp_path_factory, request
+):
+    new = make_model(tmp_path_factory.mktemp("models") / "new", num_hidden_layers=1)
+    whole, losses = documents.texts, []
+    for name, kept in (("all", 150), ("some", 210)):
+        (workdir / name).mkdir()
+        documents.texts = [*whole[:150], *[None, ""] * 30][:kept]
+        part = first_of(documents, kept)
+        source, _ = PUT["parquet"](part, workdir / name, request)
+        assert xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", f"moved {name}")[0] == 0
+        record = json.loads((workdir / f"moved {name}" / "index.json").read_text())
+        losses.append({name: record[name] for name in ("table", "share", "cut")})
+    assert losses[0] == losses[1]
+
+
+def test_an_index_in_english_alone_is_audited_and_has_nothing_to_align(documents, xalign, workdir, tiny_model, request):
+    documents.langs = ["en"] * len(documents.langs)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    command = (source, "--model", tiny_model, *OPTIONS)
+    status, out, err = xalign("index", "audit", *command, "--json")
+    assert (status, err) == (0, [])
+    tables = json.loads(out)
+    assert tables["Contents"]
+    assert any("encoded again" in title for title in tables)
+    assert "nothing to align" in tables["Recommended"][0]["error"]
+    status, _, err = xalign("index", "fix", *command, "-o", "maps")
+    assert status == 2
+    assert "nothing to align" in err[0]
+
+
+def test_queries_that_are_missing_or_name_no_row_are_said(documents, xalign, workdir, tiny_model, request, caplog):
+    source, _ = PUT["parquet"](documents, workdir, request)
+    command = ("index", "audit", source, "--model", tiny_model, *OPTIONS, "--queries", "q.jsonl")
+    status, _, err = xalign(*command)
+    assert status == 2
+    assert "q.jsonl cannot be read" in err[0]
+    lines = [json.dumps({"text": "w1", "lang": "de", "id": key}) for key in (0, 1, 999)]
+    (workdir / "q.jsonl").write_text("\n".join(lines) + "\n")
+    assert xalign(*command)[0] == 0
+    assert "2 of 3 queries name a row of the sample" in caplog.text
+    (workdir / "q.jsonl").write_text(lines[2] + "\n")
+    status, _, err = xalign(*command)
+    assert status == 2
+    assert "0 of 1 queries name a row of the sample" in err[0]
 
 
 def test_rows_without_language_and_text_are_refused(workdir, xalign):
