@@ -124,7 +124,8 @@ def import_file(
         raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; choose one with --prompt.")
     chosen = prompts.get("default", "") if prompt is None else prompt
     first = next(store.items(namespace), None)
-    dim, count, checked = (None if first is None else len(first[1])), 0, 0
+    dim = backbone.source.facts().get("embed_dim") if first is None else len(first[1])
+    count = checked = 0
     for rows in read_batches(file):
         if rows.by == "id" and not rows.hashed:
             raise FileError(f"{file} has other ids than `xalign store export` writes; only those identify a text.")

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
+from xalign_models.backbones.loading import Checkpoint
 from xalign_models.backbones.raw import key
 from xalign_models.errors import DataError, FileError, ModelError
 from xalign_models.models.building import load_encoder, raw_encoder
@@ -99,6 +100,15 @@ def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_
     assert found == (len(TEXTS), 8)
     assert import_file(write_vectors(workdir / "v.npz", ["new"], own[:1]), model, store, check=0) == (1, 0)
     np.testing.assert_array_equal(raw.encode(["new"]), own[:1])
+
+
+def test_ids_with_another_dimension_than_the_catalogues_are_refused(workdir, tiny_model, write_vectors, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "facts", lambda self: {"embed_dim": 16})
+    for by, names in (("id", [key("", text).hex() for text in TEXTS]), ("text", TEXTS)):
+        file = write_vectors(workdir / "v.npz", names, np.ones((len(TEXTS), 5)), by=by)
+        with pytest.raises(ModelError, match="of dimension 5, and .* of 16"):
+            import_file(file, str(tiny_model), open_store(), check=0)
+    assert not any(stats.vectors for stats in open_store().stats())
 
 
 def test_there_is_nothing_to_write_without_vectors(workdir, tiny_model):
