@@ -142,7 +142,7 @@ def apply(
                 _require_same(output, identity)
                 return total
             folder.mkdir(exist_ok=True)
-            if not (folder / MANIFEST).is_file():
+            if not (folder / MANIFEST).is_file() or not any(folder.glob("part-*")):
                 atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
             _require_same(folder, identity)
             _remove_halves(folder)

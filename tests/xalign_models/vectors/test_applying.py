@@ -230,6 +230,8 @@ def test_bad_rows_are_named_and_nothing_is_left_as_if_done(tmp_path, source, mak
     with pytest.raises(FileError, match="row 37 is not finite"):
         apply(maps, source, tmp_path / "out", lang_column="lang")
     assert not (tmp_path / "out").exists()
+    pq.write_table(table, source)
+    assert apply(maps, source, tmp_path / "out", lang_column="lang") == ROWS  # no part was written before
     pq.write_table(table.set_column(2, "vector", list_column(np.ones((ROWS, 5), np.float32))), source)
     with pytest.raises(AlignmentError, match=r"shape \(60, 5\): the maps take embeddings \(n, 8\)"):
         apply(maps, source, tmp_path / "third", lang_column="lang")
