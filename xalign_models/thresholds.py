@@ -166,7 +166,10 @@ def scale(scores: AnyFloats) -> tuple[float, float]:
 
 
 def _unit(rows: npt.ArrayLike, label: str) -> AnyFloats:
-    matrix: AnyFloats = np.asarray(rows, np.float64)
+    try:
+        matrix: AnyFloats = np.asarray(rows, np.float64)
+    except (TypeError, ValueError):  # rows of several lengths, or texts
+        matrix = np.empty(0)
     lengths = np.linalg.norm(matrix, axis=-1, keepdims=True)
     if matrix.ndim != 2 or len(matrix) < 2 or not (np.isfinite(lengths).all() and lengths.all()):
         raise DataError(f"{label}: give a matrix (n, d) of at least two finite rows that are not zero.")

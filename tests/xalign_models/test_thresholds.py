@@ -80,7 +80,16 @@ def test_a_saved_file_comes_back_and_damage_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "rows", [np.ones((1, 4)), np.zeros((3, 4)), np.full((3, 4), np.nan), np.ones(4), np.ones((5, 4))]
+    "rows",
+    [
+        np.ones((1, 4)),
+        np.zeros((3, 4)),
+        np.full((3, 4), np.nan),
+        np.ones(4),
+        np.ones((5, 4)),
+        [[1, 2], [3]],
+        ["a", "b"],
+    ],
 )
 def test_vectors_that_cannot_be_measured_are_refused(rows):
     with pytest.raises(DataError):
