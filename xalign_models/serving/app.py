@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -131,6 +131,8 @@ class Server:
             except HTTPException as error:
                 response = _error(error.status_code, error.detail)
                 response.headers.update(error.headers or {})
+            except ClientDisconnect:  # nobody reads the answer; its status is nginx's, for the counts
+                response = _error(499, "The client left before the request ended.")
             except TimeoutError:
                 response = _error(504, f"The vectors were not ready in {self.limits.seconds:g} seconds.")
             except (LanguageError, DataError, FileError) as error:

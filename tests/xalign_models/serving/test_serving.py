@@ -208,6 +208,22 @@ def test_a_full_queue_and_a_slow_or_broken_model_end_in_a_status(model, start):
     assert send(f"{url}/v1/embeddings", body)[0] == 200
 
 
+def test_a_client_that_leaves_in_the_middle_of_a_request_is_no_failure(model, start, caplog):
+    server = Server(model, "tiny")
+    url = start(server)
+    head = (
+        "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+        client.sendall(f'{head}\r\n{{"input'.encode())
+    deadline = time.monotonic() + 20
+    while not server.counts and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [*server.counts] == ['xalign_requests_total{status="499"}']
+    assert not caplog.records
+    vectors(url, input=TEXTS, lang="de")
+
+
 def test_a_proxy_aligns_what_another_server_encodes(tiny_model, text, start, workdir):
     pytest.importorskip("openai", reason="needs xalign[endpoints]")
     plain = xalign_models.load(str(tiny_model), device="cpu")
