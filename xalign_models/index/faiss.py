@@ -30,10 +30,8 @@ class Faiss(Staged):
             if hasattr(self.inner, "make_direct_map"):
                 self.inner.make_direct_map()
             self.inner.reconstruct_n(0, min(1, self.count()))
-        except RuntimeError as error:
-            raise FileError(
-                f"{path}: FAISS cannot give its vectors back ({one_line(error)[-100:]}); save them in a flat index."
-            ) from None
+        except RuntimeError:  # an IVF index with ids of its own, for instance
+            raise FileError(f"{path}: FAISS cannot read its rows; save its vectors in a flat index.") from None
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():
             raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")

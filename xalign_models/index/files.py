@@ -153,4 +153,4 @@ class Npz(Staged):
 
 def _listed(array: npt.NDArray[Any]) -> list[Any]:
     """The values of an array, bytes as texts."""
-    return (np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array).tolist()
+    return list((np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array).tolist())

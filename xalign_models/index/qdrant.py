@@ -34,7 +34,7 @@ class Qdrant(Index):
             raise FileError(f"{place} has no Qdrant collection {collection}.")
         self.column = columns.pick("vector", named := self._named(), place, needed=True)
         if named[self.column].multivector_config:
-            raise FileError(f"{place}: a point has several vectors {self.column}; name another column by --column.")
+            raise FileError(f"{place}: a point of {collection} has several vectors; name a column of one by --column.")
         points, _ = self.client.scroll(collection, limit=PAGE)
         payloads = [self.client.get_collection(collection).payload_schema, *(point.payload or {} for point in points)]
         self.sides = columns.sides(dict.fromkeys(name for fields in payloads for name in fields), place)

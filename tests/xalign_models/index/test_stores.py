@@ -259,7 +259,7 @@ def test_an_index_that_faiss_cannot_read_row_by_row_is_refused_in_one_line(tmp_p
     index.train(vectors)
     index.add_with_ids(vectors, np.arange(400) * 7 + 1000)
     faiss.write_index(index, str(tmp_path / "docs.faiss"))
-    with pytest.raises(FileError, match="save them in a flat index"):
+    with pytest.raises(FileError, match="save its vectors in a flat index"):
         open_index(str(tmp_path / "docs.faiss"))
     faiss.write_index(faiss.IndexFlatIP(DIM), str(tmp_path / "docs.faiss"))
     assert open_index(str(tmp_path / "docs.faiss")).count() == 0
