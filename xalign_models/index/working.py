@@ -86,10 +86,9 @@ def fix(
             method is better than none.
         XAlignError: As for :func:`expecting.expect`, or a write failed.
     """
-    asked = {
-        "source": index.home, "column": index.column, "model": model, "method": method, "corpus": corpus,
-        "lang": lang and canonical(lang), "limit": limit, "queries": queries and str(queries.resolve()),
-    }  # fmt: skip
+    asked: dict[str, Any] = {"source": index.home, "column": index.column, "model": model, "method": method}
+    asked |= {"corpus": corpus, "lang": lang and canonical(lang), "limit": limit}
+    asked |= {"queries": queries and str(queries.resolve())}
     recipe = open_model(model, device)
     if _is_new(index, output, asked):
         sample, chosen = gather(index, lang), Candidate(method)
@@ -142,8 +141,8 @@ def migrate(
     Raises:
         XAlignError: As for :func:`fix` and :func:`migrating.fit`, or the method cannot map between models.
     """
-    asked = {"source": index.home, "column": index.column, "from": old, "to": new, "method": method,
-             "lang": lang and canonical(lang)}  # fmt: skip
+    asked: dict[str, Any] = {"source": index.home, "column": index.column, "from": old, "to": new}
+    asked |= {"method": method, "lang": lang and canonical(lang)}
     migration.check(method)
     if _is_new(index, output, asked):
         sample = gather(index, lang, migrating.TEXTS)
