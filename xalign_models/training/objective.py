@@ -187,7 +187,7 @@ class Retrieval(Instruments):
 
     Args:
         model: The model in training.
-        pairs: (query, passage), with their instructions; the last pair of each passage counts.
+        pairs: (query, passage), with their instructions; queries may share a passage.
         tau: Temperature of the loss.
         every: Optimisation steps between measurements.
         prompt: Prefix of every text.
@@ -204,21 +204,24 @@ class Retrieval(Instruments):
         batch_size: int = 32,
     ) -> None:
         self.model, self.tau, self.every, self.prompt, self.batch_size = model, tau, every, prompt, batch_size
-        self.pairs = list({str(passage): (query, passage) for query, passage in pairs}.values())
+        self.queries = [query for query, _ in pairs]
+        self.passages = list({str(passage): passage for _, passage in pairs}.values())
+        places = {str(passage): place for place, passage in enumerate(self.passages)}
+        self.right = torch.tensor([places[str(passage)] for _, passage in pairs])
 
     def measure(self) -> dict[str, Any]:
         """Accuracy and loss, both also by chance, and the mean cosine between different passages."""
-        count = len(self.pairs)
+        count = len(self.passages)
         if count < 2:
             return {}
-        queries, passages = (torch.cat(list(self._encode(side))) for side in zip(*self.pairs, strict=True))
+        queries, passages = (torch.cat(list(self._encode(side))) for side in (self.queries, self.passages))
         scores = queries @ passages.T
-        right = scores.argmax(dim=1) == torch.arange(count)
+        right = scores.argmax(dim=1) == self.right
         alike = passages @ passages.T
         return {
             "accuracy": float(right.float().mean()),
             "chance": 1 / count,
-            "held_out_loss": float(cross_entropy(scores / self.tau, torch.arange(count))),
+            "held_out_loss": float(cross_entropy(scores / self.tau, self.right)),
             "chance_loss": math.log(count),
             "mean_cosine": float((alike.sum() - alike.trace()) / (count * (count - 1))),
         }
@@ -233,10 +236,10 @@ class Retrieval(Instruments):
         """Compare the accuracy with chance and with the accuracy before training; it must exceed both."""
         before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
         text = (
-            f"Held-out queries that find their passage among {len(self.pairs)}: {after:.1%} ({before:.1%} before, "
+            f"Held-out queries that find their passage among {len(self.passages)}: {after:.1%} ({before:.1%} before, "
             f"chance {chance:.1%}); loss {last['held_out_loss']:.2f} (chance {last['chance_loss']:.2f})"
         )
-        deviation = math.sqrt(chance * (1 - chance) / len(self.pairs))
+        deviation = math.sqrt(chance * (1 - chance) / len(self.queries))
         better = after > before or (after == before and last["held_out_loss"] < first["held_out_loss"])
         learnt = better and after > chance + 2 * deviation
         return TrainingOutcome.of(learnt, text)

@@ -38,6 +38,14 @@ def test_retrieval_of_a_planted_model():
     assert Retrieval(Planted(10, shift=5.0), PAIRS, 0.05).measure()["mean_cosine"] > 0.9
 
 
+def test_every_query_counts_and_finds_the_passage_it_shares():
+    shared = [*PAIRS, ("q0", "p0"), ("q12", "p2"), ("q5", "p4")]  # of which the last alone is wrong
+    found = Retrieval(Planted(10), shared, tau=0.05, batch_size=3).measure()
+    assert found["accuracy"] == pytest.approx(12 / 13) and found["chance"] == 0.1
+    assert found["held_out_loss"] == pytest.approx(20 / 13, abs=1e-3)
+    assert found["mean_cosine"] == pytest.approx(0, abs=1e-6)
+
+
 def test_passages_count_once_and_one_alone_measures_nothing():
     assert Retrieval(Planted(10), [*PAIRS, ("q1", "p0")], 0.05).measure()["chance"] == 0.1
     assert Retrieval(Planted(10), PAIRS[:1], 0.05).measure() == {}
