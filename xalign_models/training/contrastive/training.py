@@ -33,13 +33,13 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pa
 
     (anchor, positive) for each language: pivot to language, then language to pivot, over the first rows. Held out are
     (text, pivot) of the rows after them, as many of each language as the corpus allows, without rows that share a text
-    with a training row.
+    with a training row of any language.
 
     Raises:
         DataError: The corpus has no translations, or too few rows.
         LanguageError: The corpus does not have the language.
     """
-    pairs, held_out = Pairs(), Pairs()
+    pairs, later, held_out = Pairs(), list[Pairs](), Pairs()
     for language in config.languages:
         sides = zip(*corpus.pair(language, config.pivot), strict=True)
         rows = [(TaggedText(a, language), TaggedText(b, config.pivot)) for a, b in sides if a.strip() and b.strip()]
@@ -50,9 +50,10 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pa
             )
         subset = rows[: config.samples]
         pairs += [(pivot, text) for text, pivot in subset] + subset
-        trained = {text for row in subset for text in row}
-        later = [row for row in rows[config.samples :] if not trained & {*row}]
-        held_out += later[: MEASURED // len(config.languages)]
+        later.append(rows[config.samples :])
+    trained = {text for pair in pairs for text in pair}
+    for rows in later:
+        held_out += [row for row in rows if not trained & {*row}][: MEASURED // len(config.languages)]
     return pairs, held_out
 
 
