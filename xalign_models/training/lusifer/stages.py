@@ -170,10 +170,11 @@ def distil(
     train, held_out = set_aside(rows, stage.held_out)
     texts = list(dict.fromkeys(rows[i][0] for i in train))
     columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
+    measured = [rows[i][:2] for i in held_out if len(rows[i]) > 1]  # a single text would only have to find itself
     size = stage.batch_size // process_count()
     return Trainer(
         model,
-        instruments=Retrieval(model, [(rows[i][0], rows[i][-1]) for i in held_out], stage.tau, stage.measure_steps),
+        instruments=Retrieval(model, measured, stage.tau, stage.measure_steps),
         train_dataset=Dataset.from_dict(columns),
         loss=partial(DistillationLoss, tau=stage.tau),
         **_trainer_options(model, config, 2, folder, device, size, batch_sampler=InOrder),
