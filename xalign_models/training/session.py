@@ -5,15 +5,16 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.base.sampler import DefaultBatchSampler, NoDuplicatesBatchSampler
 
 from xalign_models.device import pick_device
-from xalign_models.errors import ModelError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.models.saving import save
 from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
@@ -99,6 +100,29 @@ def train_once(
         if is_main_process():
             shutil.rmtree(folder, ignore_errors=True)  # also after a kill between saving and this line
     wait_for_all()
+
+
+LEFT_OUT = 0.05
+"""Share of the rows that the batches of an epoch may leave out without a warning: others are left out in the next."""
+
+
+def check_batches(sampler: NoDuplicatesBatchSampler, name: str) -> None:
+    """Warn if an epoch leaves out rows of ``name``, as rows with a text in common are never in the same batch.
+
+    Raises:
+        DataError: No batch has two rows.
+    """
+    sizes = [len(batch) for batch in islice(sampler, len(sampler))]
+    if max(sizes, default=0) < 2:
+        raise DataError(f"{name}: no batch has two rows, as any two have a text in common; add other rows.")
+    rows, seen = len(sampler.dataset), sum(sizes)
+    if seen < (1 - LEFT_OUT) * rows:
+        logger.warning(
+            "%s: an epoch sees %d of %d rows, as many rows have a text in common; lower batch_size or add other rows.",
+            name,
+            seen,
+            rows,
+        )
 
 
 class InOrder(DefaultBatchSampler):

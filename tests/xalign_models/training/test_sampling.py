@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from accelerate.data_loader import BatchSamplerShard
+from datasets import Dataset
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
-from xalign_models.training.session import InOrder
+from xalign_models.errors import DataError
+from xalign_models.training.session import InOrder, check_batches
 
 
 def batches(count, size, epoch=0, seed=0, **options):
@@ -45,3 +49,27 @@ def test_two_processes_read_the_batches_of_one_with_twice_the_rows(monkeypatch, 
     for step, batch in enumerate(whole):
         together = shares[0][step] + shares[1][step]
         assert sorted(together[: len(batch)] if sorts is None else together) == sorted(batch)
+
+
+def distinct(rows, size):
+    table = Dataset.from_dict({side: [row[i] for row in rows] for i, side in enumerate("ab")})
+    return NoDuplicatesBatchSampler(table, size, drop_last=False, generator=torch.Generator(), seed=0)
+
+
+@pytest.mark.parametrize(("count", "size", "seen"), [(5, 32, 5), (10, 16, 20), (40, 8, 80), (40, 160, 40)])
+def test_rows_that_an_epoch_leaves_out_are_counted(caplog, count, size, seen):
+    """Both directions of a pair are never in the same batch, and there are only as many batches as full ones hold."""
+    there = [(f"a{i}", f"b{i}") for i in range(count)]
+    check_batches(distinct([*there, *((b, a) for a, b in there)], size), "set")
+    found = [record.message for record in caplog.records]
+    assert [text.split(";")[0] for text in found] == (
+        [f"set: an epoch sees {seen} of {2 * count} rows, as many rows have a text in common"]
+        if seen < 2 * count
+        else []
+    )
+
+
+@pytest.mark.parametrize("rows", [[("a", "b")] * 9, [("a", str(i)) for i in range(9)], [("a", "b")]])
+def test_batches_of_single_rows_are_refused(rows):
+    with pytest.raises(DataError, match="^set: no batch has two rows"):
+        check_batches(distinct(rows, 8), "set")

@@ -6,8 +6,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.base.training_args import BatchSamplers, MultiDatasetBatchSamplers
 from transformers import PreTrainedModel
 
@@ -25,7 +27,7 @@ from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
 from xalign_models.training.objective import MEASURED, DistillationLoss, Retrieval, contrastive_loss, set_aside
 from xalign_models.training.processes import process_count
-from xalign_models.training.session import InOrder, Log
+from xalign_models.training.session import InOrder, Log, check_batches
 from xalign_models.training.trainer import Trainer, arguments
 
 HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
@@ -118,19 +120,22 @@ def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, 
 
     Raises:
         ModelError: The loss is not finite, or a checkpoint cannot be written.
+        DataError: Any two rows of a training set have a text in common.
     """
     stage = config.stage(2)
+    size = stage.batch_size // process_count()
     tables, prompts, measured = DatasetDict(), {}, list[tuple[str, str]]()
     for part in stage.data:
         rows = data.rows[part.source]
         train, held_out = set_aside(rows, stage.held_out, MEASURED // len(stage.data))
         sides = ["query", "passage", *(f"negative_{i}" for i in range(1, len(rows[0]) - 1))]
         columns = {side: [rows[number][i] for number in train] for i, side in enumerate(sides)}
-        tables[part.source] = Dataset.from_dict(columns)
+        table = tables[part.source] = Dataset.from_dict(columns)
+        sampler = NoDuplicatesBatchSampler(table, size, drop_last=False, generator=torch.Generator(), seed=config.seed)
+        check_batches(sampler, part.source)
         query, passage = query_prompt(part.instruction), passage_prompt(part.instruction)
         prompts[part.source] = {**dict.fromkeys(sides, passage), "query": query}
         measured += [(query + rows[i][0], passage + rows[i][1]) for i in held_out]
-    size = stage.batch_size // process_count()
     cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
     options = {
         "prompts": prompts,

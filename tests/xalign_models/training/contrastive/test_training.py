@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformerTrainingArguments
 
 from xalign_models import corpora
 from xalign_models.backbones.inputs import TEMPLATES
-from xalign_models.errors import ModelError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.models.building import build
 from xalign_models.training import records
 from xalign_models.training.contrastive import ContrastiveConfig, training
@@ -129,6 +129,15 @@ def test_an_epoch_is_made_of_the_pairs(fit, seen):
     expected = Counter((one.text, other.text, one.lang, other.lang) for one, other in pairs)
     assert shown <= expected
     assert shown.total() > 0.9 * expected.total()
+
+
+def test_rows_that_no_batch_has_room_for_are_counted_or_refused(fit, text, caplog):
+    fit(config=dataclasses.replace(QUICK, samples=5, languages=("arb-Arab",), batch_size=32, max_steps=1))
+    assert "own:text: an epoch sees 5 of 10 rows" in caplog.text
+    for file in text.glob("*.txt"):
+        file.write_text("w1\n" * 40)
+    with pytest.raises(DataError, match="own:text: no batch has two rows"):
+        fit(folder="other")
 
 
 def test_the_backbones_own_prompt_is_used(fit, seen):

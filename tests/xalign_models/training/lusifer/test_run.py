@@ -363,6 +363,14 @@ def test_hard_negatives_are_columns(train, workdir, tiny_model, monkeypatch):
     assert seen == [{"query", "passage", "negative_1", "negative_2"}]
 
 
+def test_rows_that_share_their_texts_are_refused(write_config, workdir):
+    data = [{"source": name} for name in ("sick", "squad-nqg")]
+    config = load_config([write_config(stages={2: {"data": data}})])
+    rows = {"sick": [(f"w{i}", f"v{i}") for i in range(9)], "squad-nqg": [("w1", f"w{i}") for i in range(2, 9)]}
+    with pytest.raises(DataError, match="squad-nqg: no batch has two rows"):
+        stages.fit_two(None, stages.StageData(rows, ""), config, workdir, "cpu")
+
+
 def test_instructions_stand_before_their_own_texts(train, monkeypatch):
     seen = []
     compute = Trainer.compute_loss
