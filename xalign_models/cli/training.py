@@ -128,8 +128,8 @@ def lusifer(
     The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models.training.lusifer.config import load_config
+    from xalign_models.training.lusifer.run import default_output, train, untrained
     from xalign_models.training.lusifer.run import plan as plan_stage
-    from xalign_models.training.lusifer.run import train, untrained
 
     read = load_config(split_list(config), change or ())
     if plan:
@@ -137,7 +137,7 @@ def lusifer(
         return
     if stage is None:
         raise ModelError("--stage is missing: 1 is alignment, 2 representation fine-tuning, 0 the untrained baseline.")
-    if output is not None:
-        check_output(output)
+    output = output or default_output(read, stage)
+    check_output(output)
     spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)
     report(spec.name, directory)

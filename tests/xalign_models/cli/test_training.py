@@ -133,6 +133,23 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, 
     assert sorted(one.name for one in workdir.iterdir()) == ["cache", "data", "model", "store", "text"]
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_default_output_that_holds_other_files_is_refused_before_the_training(xalign, workdir, monkeypatch, stage):
+    from xalign_models.training.lusifer import run
+    from xalign_models.training.lusifer.config import load_config
+
+    def never(*_):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(run, "train", never)
+    monkeypatch.setattr(run, "untrained", never)
+    folder = run.default_output(load_config(["small"]), stage)
+    folder.mkdir(parents=True)
+    (folder / "own.txt").write_text("mine")
+    status, _, (line,) = xalign("train", "lusifer", "--config", "small", "--stage", stage)
+    assert status == 2 and str(folder) in line and "trained" not in line.replace(str(folder), "")
+
+
 def test_a_plan_needs_no_stage_and_a_training_does(xalign, workdir):
     status, out, err = xalign("train", "lusifer", "--config", "paper", "--plan")
     assert (status, err) == (0, [])

@@ -1,6 +1,7 @@
 """Configuration of a LUSIFER model and its two stages."""
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import partial
@@ -141,6 +142,12 @@ class Stage:
             raise ModelError(f"learning_rates: {', '.join(unknown)} is not one of {', '.join(PARTS)}.")
 
 
+def _require_name(field: str, name: str) -> None:
+    """Raise a ModelError unless a text can be part of a folder's name."""
+    if not re.fullmatch(r"[\w.-]+", name) or ".." in name:
+        raise ModelError(f"{field} {name!r}: write letters, digits, _, - and single full stops.")
+
+
 @configuration_class
 class LusiferConfig:
     """A model and its two stages.
@@ -187,11 +194,13 @@ class LusiferConfig:
     def __post_init__(self) -> None:
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
+        _require_name("name", self.name or "default")
         for number, stage in self.stages.items():
             if stage is not None:
                 self._check(number, stage)
 
     def _check(self, number: int, stage: Stage) -> None:
+        _require_name(f"stages.{number}.label", stage.label)
         absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
         absent |= {"connector"} if absent else set()
         absent |= set() if self.projection else {"projection"}

@@ -13,7 +13,7 @@ from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.metadata import published_datasets
 from xalign_models.models.names import directory_of
-from xalign_models.specs import Dtype, ModelSpec
+from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
 from xalign_models.training.lusifer import build, stages
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.sources import source
@@ -52,7 +52,7 @@ def train(
     device = training_device(device)
     share_of(stage.batch_size, "batch_size", (stage.mini_batch or 1) if number == 1 else 1)
     teacher = _teacher(number, stage.teacher)
-    output = output or directory_of(ModelSpec(config.backbone(number, Path())).name)
+    output = output or default_output(config, number)
     spec = ModelSpec(config.backbone(number, output))
     start_directory = _start(config, number, start)
     data = stages.read(config, number, device)
@@ -125,17 +125,28 @@ def plan(config: LusiferConfig, number: int) -> Row:
 
 def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:
     """Write the untrained model, the baseline of both stages, and return its spec and its directory."""
-    number = min(number for number, stage in config.stages.items() if stage)
-    label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
-    backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)
-    output = output or directory_of(ModelSpec(backbone).name)
-    data = None if config.connector == "random" else stages.read(config, number, "cpu")
+    output, backbone = output or default_output(config, 0), _untrained(config)
+    data = None if config.connector == "random" else stages.read(config, _first(config), "cpu")
     bases = {part: base["fingerprint"] for part, base in build.bases_of(config).items()}
     fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
     identity = {"stage": "untrained", "checkpoints": bases, "text": data and data.fingerprint, **fields}
     spec = ModelSpec(dataclasses.replace(backbone, model=str(output)))
     train_once(spec, identity, output, (), lambda: _begin(config, data)[0], None)
     return spec, output
+
+
+def default_output(config: LusiferConfig, number: int) -> Path:
+    """The directory named after the model of a stage, 0 for the untrained model."""
+    return directory_of(ModelSpec(config.backbone(number, Path()) if number else _untrained(config)).name)
+
+
+def _first(config: LusiferConfig) -> int:
+    return min((number for number, stage in config.stages.items() if stage), default=1)
+
+
+def _untrained(config: LusiferConfig) -> BackboneSpec:
+    label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
+    return dataclasses.replace(config.backbone(_first(config), Path()), tuned=label)
 
 
 def _begin(

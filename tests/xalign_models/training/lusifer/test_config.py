@@ -142,6 +142,8 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {1: {"warmup": -1}}}, r"stages\.1\.warmup -1: at least 0"),
         ({"stages": {1: {"weight_decay": -1}}}, r"stages\.1\.weight_decay -1: at least 0"),
         ({"max_tokens": 2}, "max_tokens 2"),
+        *(({"name": name}, "name .*: write letters, digits") for name in ("../x", "a/b", "..", "a b", "a\n")),
+        *(({"stages": {2: {"label": one}}}, r"stages\.2\.label .*: write letters") for one in ("", "../x", "a\\b")),
         ({"stages": None}, "stages None: fields were expected"),
     ],
 )
