@@ -45,6 +45,13 @@ def test_the_papers_lusifer_fits_one_device():
     assert rows[0].seconds == pytest.approx(by_hand / plan.FLOPS, rel=1e-3)
 
 
+def test_distillation_takes_the_memory_of_whole_batches():
+    small, whole = (lusifer.plan(load_config(["paper", "distilled"], [f"stages.2.mini_batch={n}"]), 2) for n in (16, 256))
+    assert small == whole
+    contrast = lusifer.plan(load_config(["paper"], ["stages.2.mining=null"]), 2)
+    assert small.gigabytes > contrast.gigabytes
+
+
 def test_more_texts_take_longer_until_it_is_absurd(monkeypatch):
     for name in ("foreign_texts", "rated", "searches"):
         monkeypatch.setattr(lira, name, lambda config: lira.Split(train=[0] * 120))

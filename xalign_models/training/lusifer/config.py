@@ -93,7 +93,7 @@ class Stage:
             instead of a contrast of pairs (not in the paper).
         batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
         mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
-            stage 2 caches them, which encodes every text twice. None is the whole batch.
+            stage 2 caches them, which encodes every text twice. None is the whole batch, as always with a teacher.
         mining: Stage 2: settings of hard negatives; None for no hard negatives.
         mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
         tau: Stage 2: temperature of the loss.

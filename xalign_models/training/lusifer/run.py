@@ -100,7 +100,8 @@ def plan(config: LusiferConfig, number: int) -> Row:
         raise ModelError(f"--plan: give the number of samples of {', '.join(missing)}.")
     steps = stage.max_steps or stage.epochs * -(-sum(data.samples or 0 for data in stage.data) // stage.batch_size)
     texts = 1 if number == 1 or stage.teacher else 2 + (stage.mining.negatives if stage.mining else 0)
-    micro = stage.mini_batch or stage.batch_size
+    distilled = number == 2 and stage.teacher
+    micro = stage.batch_size if distilled else stage.mini_batch or stage.batch_size
     cached = number == 2 and micro < stage.batch_size
     passes = 1 + cached + stage.gradient_checkpointing
     at_once = micro * length * (1 if cached else texts)
