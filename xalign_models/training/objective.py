@@ -16,6 +16,7 @@ from sentence_transformers.util import batch_to_device, cos_sim
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from xalign_models.errors import DataError
 from xalign_models.generation.journal import batched
 from xalign_models.training.processes import process_count
 
@@ -175,11 +176,17 @@ def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURE
     """Row numbers to train on and at most ``most`` row numbers to hold out, evenly spread.
 
     The first two items of each row are texts; no held-out text is trained on.
+
+    Raises:
+        DataError: No row is left to train on.
     """
     count = min(most, int(share * len(rows)))
     held_out = [i * len(rows) // count for i in range(count)]
     held_out_texts = {text for i in held_out for text in rows[i][:2]}
-    return [i for i, row in enumerate(rows) if not held_out_texts & {*row}], held_out
+    train = [i for i, row in enumerate(rows) if not held_out_texts & {*row}]
+    if not train:
+        raise DataError(f"held_out {share}: every row shares a text with a held-out one; lower it or add other rows.")
+    return train, held_out
 
 
 class Retrieval(Instruments):

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from xalign_models.errors import DataError
 from xalign_models.training.objective import Retrieval, set_aside
 
 
@@ -68,4 +69,6 @@ def test_rows_are_set_aside_with_their_texts():
     assert held_out == [0, 10]
     assert train == [i for i in range(20) if i % 5]  # of the same b as rows 0 and 10
     assert set_aside(rows, 0.04) == (list(range(20)), [])
-    assert len(set_aside([(str(i), "") for i in range(100)], 0.9, most=7)[1]) == 7
+    assert len(set_aside([(str(i), f"{i} b") for i in range(100)], 0.9, most=7)[1]) == 7
+    with pytest.raises(DataError, match=r"^held_out 0\.9: every row shares a text with a held-out one"):
+        set_aside([(str(i), "") for i in range(100)], 0.9)
