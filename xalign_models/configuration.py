@@ -15,22 +15,19 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import read_bytes
 
 Config = TypeVar("Config")
 
-Count = Annotated[int, Field(ge=0)]
-AtLeastOne = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+AtLeastOne = Annotated[int, Field(ge=1, lt=2**63)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Names = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else tuple(value) if value else ()),
-]
-"""Tuple of texts; a single text counts as a tuple of one."""
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _as_tuple(value))]
+"""Tuple of texts; a single text counts as a tuple of one, and None as an empty one."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _LIMITS = {
@@ -72,6 +69,9 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
+
+_NOT_YAML = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
+"""Errors of the loader; dates that do not exist and numbers beyond all measure raise errors of Python's own."""
 
 
 def shipped(package: str) -> list[str]:
@@ -123,6 +123,8 @@ def from_mapping(kind: type[Config], data: Any) -> Config:
         return adapter.validate_json(json.dumps(data, default=str), strict=True, extra="forbid")
     except ValidationError as error:
         raise ModelError(_line(kind, error)) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(f"A field has a key or value that JSON cannot express ({one_line(error)}).") from None
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = functools.cache(TypeAdapter)
@@ -142,7 +144,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
         if Path(name).exists() and not Path(name).is_dir():
             raise ModelError(f"--config {error}") from None
         raise ModelError(f"--config {name}: no such file; shipped ones are {', '.join(shipped(package))}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except _NOT_YAML as error:
         raise ModelError(f"--config {name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ModelError(f"--config {name}: fields were expected, not {content!r}.")
@@ -156,13 +158,19 @@ def _put(target: Any, change: str) -> None:
     *parents, last = (int(name) if name.isdecimal() else name for name in path.split("."))  # as YAML reads keys
     try:
         value = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except _NOT_YAML as error:
         raise ModelError(f"--set {change!r} is not YAML: {' '.join(str(error).split())}") from None
     for name in parents:
         target = target.setdefault(name, {})
         if not isinstance(target, dict):
             raise ModelError(f"--set {path}: {name} has no fields.")
     target[last] = value
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, list | tuple | None):
+        return tuple(value or ())
+    return (value,) if isinstance(value, str) else value  # YAML reads ``no``, a language's code, as false
 
 
 def _line(kind: Any, error: ValidationError) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from xalign_models.configuration import Names, configuration_class, from_mapping, read, shipped, to_mapping
+from xalign_models.configuration import AtLeastOne, Names, configuration_class, from_mapping, read, shipped, to_mapping
 from xalign_models.errors import ModelError
 
 PACKAGE = "xalign_models.training.lira"
@@ -42,6 +42,11 @@ class Whole:
 @configuration_class
 class Named:
     names: Names
+
+
+@configuration_class
+class Counted:
+    count: AtLeastOne
 
 
 FULL = Whole(
@@ -75,8 +80,21 @@ def test_later_files_go_over_earlier_ones_and_changes_over_all(write):
     assert found == Whole("a", Part(5, 5e-4), (Part(6), Part(7)), {1: Part(8), 2: None}, (("x", 1),), Shape.ROUND)
 
 
-def test_one_text_is_a_list_of_one():
+def test_one_text_is_a_list_of_one_and_nothing_an_empty_one():
     assert from_mapping(Named, {"names": "a"}).names == ("a",)
+    assert from_mapping(Named, {"names": None}).names == from_mapping(Named, {"names": []}).names == ()
+
+
+@pytest.mark.parametrize("value", ["no", "0", "yes", "7", "{}", "{a: 1}", "[a, no]", "1.5"])
+def test_names_that_are_neither_text_nor_list_are_refused(value):
+    """YAML reads ``no``, Norwegian's code, as false."""
+    with pytest.raises(ModelError, match=r"^names.* a valid (array|string)\.$"):
+        read(Named, PACKAGE, [], [f"names={value}"])
+
+
+def test_numbers_that_no_tensor_can_have_are_refused():
+    with pytest.raises(ModelError, match=r"^count 9{20}: it must be below"):
+        read(Counted, PACKAGE, [], ["count=" + 20 * "9"])
 
 
 @pytest.mark.parametrize(
@@ -100,6 +118,12 @@ def test_one_text_is_a_list_of_one():
         ("name.x=3", "--set name.x: name has no fields"),
         ("name", "--set 'name': write FIELD=VALUE"),
         ("name=[", "--set 'name=\\[' is not YAML"),
+        ("name=2020-99-99", "--set 'name=2020-99-99' is not YAML: month must be in"),
+        ("name=" + 5000 * "9", "is not YAML: Exceeds the limit"),
+        ("name=" + 3000 * "[", "is not YAML: maximum recursion"),
+        ("pairs=&a [*a]", "JSON cannot express .*Circular"),
+        ("by_number={[1]: 2}", "by_number.*is not YAML|JSON cannot express"),
+        ("part={? !!binary aa== : 2}", "JSON cannot express .*keys must be"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(write, change, message):
