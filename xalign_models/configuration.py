@@ -26,7 +26,15 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: _as_tuple(value))]
+
+
+def _as_tuple(value: Any) -> Any:
+    if isinstance(value, list | tuple | None):
+        return tuple(value or ())
+    return (value,) if isinstance(value, str) else value  # YAML reads ``no``, a language's code, as false
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 """Tuple of texts; a single text counts as a tuple of one, and None as an empty one."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -165,12 +173,6 @@ def _put(target: Any, change: str) -> None:
         if not isinstance(target, dict):
             raise ModelError(f"--set {path}: {name} has no fields.")
     target[last] = value
-
-
-def _as_tuple(value: Any) -> Any:
-    if isinstance(value, list | tuple | None):
-        return tuple(value or ())
-    return (value,) if isinstance(value, str) else value  # YAML reads ``no``, a language's code, as false
 
 
 def _line(kind: Any, error: ValidationError) -> str:

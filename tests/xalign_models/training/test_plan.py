@@ -46,7 +46,9 @@ def test_the_papers_lusifer_fits_one_device():
 
 
 def test_distillation_takes_the_memory_of_whole_batches():
-    small, whole = (lusifer.plan(load_config(["paper", "distilled"], [f"stages.2.mini_batch={n}"]), 2) for n in (16, 256))
+    small, whole = (
+        lusifer.plan(load_config(["paper", "distilled"], [f"stages.2.mini_batch={n}"]), 2) for n in (16, 256)
+    )
     assert small == whole
     contrast = lusifer.plan(load_config(["paper"], ["stages.2.mining=null"]), 2)
     assert small.gigabytes > contrast.gigabytes

@@ -67,7 +67,10 @@ def test_what_the_corpus_does_not_have():
 
 
 def test_held_out_rows_share_no_text_with_a_training_row_of_any_language():
-    empty = [("spa-Latn", 0), ("spa-Latn", 1)]  # Spanish trains on rows 2 and 3, of which Arabic would hold out the English
+    empty = [
+        ("spa-Latn", 0),
+        ("spa-Latn", 1),
+    ]  # Spanish trains on rows 2 and 3, of which Arabic would hold out the English
     config = ContrastiveConfig(samples=2)
     trained, held_out = training_pairs(corpus(empty=empty), config)
     assert not {text for row in trained for text in row} & {text for row in held_out for text in row}
