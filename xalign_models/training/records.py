@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -32,8 +33,13 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerat
 
 
 def json_lines(log: list[dict[str, Any]]) -> str:
-    """A log as text: one JSON object a line."""
-    return "".join(json.dumps(entry) + "\n" for entry in log)
+    """A log as text: one JSON object a line, without numbers that are not finite, which JSON does not have."""
+    finite = ({name: value for name, value in entry.items() if not _is_infinite(value)} for entry in log)
+    return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in finite)
+
+
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def training_record(directory: Path) -> dict[str, Any]:

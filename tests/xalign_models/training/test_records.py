@@ -73,3 +73,9 @@ def test_the_last_whole_checkpoint(tmp_path):
 def test_json_lines():
     log = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
     assert [json.loads(line) for line in json_lines(log).splitlines()] == log
+
+
+def test_a_log_has_no_numbers_that_json_lacks():
+    entry = {"kind": "measure", "step": 0, "accuracy": 0.5, "learnt": False}
+    text = json_lines([{**entry, "pearson": float("nan"), "loss": float("inf"), "gain": -float("inf")}])
+    assert json.loads(text, parse_constant=pytest.fail) == entry

@@ -1,5 +1,6 @@
 """Stage 2: the fusion learns similarity and retrieval; histories of earlier batches compensate for small ones."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -166,7 +167,7 @@ class Lasr(Objective):
         self.module.network.eval()
         measured: dict[str, Any] = {}
         with self._averages():
-            if len(self.measured_ranking) > 1:
+            if len({pair.score for pair in self.measured_ranking}) > 1:
                 first, second, gold = zip(*self.measured_ranking, strict=True)
                 predicted = similarity(self._all(first), self._all(second)).numpy()
                 measured["pearson"] = float(pearsonr(predicted, gold).statistic)
@@ -177,14 +178,16 @@ class Lasr(Objective):
                 best = zip(self.measured_retrieval, scores.argmax(dim=1).tolist(), strict=True)
                 right = [document_id(documents[i]) in self.positives[search.query] for search, i in best]
                 measured["accuracy"] = sum(right) / len(right)
-        return measured
+        return {name: value for name, value in measured.items() if math.isfinite(value)}
 
     def _all(self, texts: Sequence[TaggedText], size: int = 64) -> Tensor:
         return torch.cat([self.embed(batch).cpu() for batch in batched(texts, size)])
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare accuracy and correlation on held-out rows with their values before training."""
-        scores = {name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in last}
+        scores = {
+            name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in first and name in last
+        }
         if not scores:
             return None
         text = ", ".join(f"{name} {after:.2f} ({before:.2f} before)" for name, (before, after) in scores.items())

@@ -79,6 +79,18 @@ def test_lasr_learns_from_arca_on(arca: Path, lira_config: Config, tmp_path: Pat
     assert run.open_lira(tmp_path / "lira").history  # of stage 1
 
 
+@pytest.mark.filterwarnings("error:An input array is constant")
+def test_a_correlation_with_equal_scores_is_not_measured(arca: Path, lira_config: Config, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in Path("rated.jsonl").read_text().splitlines()]
+    Path("same.jsonl").write_text("".join(json.dumps({**row, "score": 3}) + "\n" for row in rows))
+    run.train_lasr(lira_config("lasr.ranking=['file:same.jsonl']", "lasr.max_steps=1"), arca, tmp_path / "l", "cpu")
+    text = (tmp_path / "l" / LOG).read_text()
+    assert "NaN" not in text and "nan" not in text
+    assert all("accuracy" in one and "spearman" not in one for one in log_of(tmp_path / "l", "measure"))
+    (verdict,) = log_of(tmp_path / "l", "verdict")
+    assert verdict["text"].startswith("Held-out rows: accuracy")
+
+
 def test_a_trained_model_loads_everywhere_and_gives_the_same(arca: Path, lira_text: Path) -> None:
     german = (lira_text / "deu.txt").read_text().splitlines()[:4]
     english = (lira_text / "eng.txt").read_text().splitlines()[:4]
