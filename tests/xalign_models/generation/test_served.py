@@ -109,12 +109,24 @@ def test_scores_by_a_server_are_right_and_paid_for_once(server: Server, tmp_path
 def test_a_budget_is_not_exceeded(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XALIGN_ENDPOINT_BUDGET", "600")
     made = Translations(make_translator(f"llm:{server.name}"), tmp_path)
-    with pytest.raises(ModelError, match="the budget of 600 tokens is reached"):
+    reached = r"the budget of 600 tokens is reached.*raise --budget or \$XALIGN_ENDPOINT_BUDGET and run"
+    with pytest.raises(ModelError, match=reached):
         made.get(TEXTS, online=True)
     assert 0 < len(server.paid) * 50 <= 600
     monkeypatch.delenv("XALIGN_ENDPOINT_BUDGET")
     made.get(TEXTS, online=True)
     assert set(server.paid.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("BUDGET", "lots"), ("BUDGET", "5usd"), ("PRICE", "free"), ("PRICE", "-1")]
+)
+def test_variables_are_named_where_a_command_has_no_such_option(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(f"XALIGN_ENDPOINT_{variable}", value)
+    with pytest.raises(ModelError, match=rf"\$XALIGN_ENDPOINT_{variable} {value}"):
+        Translations(make_translator(f"llm:{server.name}"), tmp_path).get(TEXTS, online=True)
 
 
 def test_a_served_model_has_a_name_of_its_own_and_no_probabilities(server: Server) -> None:

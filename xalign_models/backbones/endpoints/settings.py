@@ -43,7 +43,7 @@ class Settings:
         Raises:
             ModelError: A variable has an invalid value.
         """
-        price = _number(PRICE, "--price-per-million")
+        price = _number(PRICE, f"--price-per-million or ${PRICE}")
         return cls(
             _number(TIMEOUT) or cls.timeout,
             min(64, max(1, int(_number(CONCURRENCY) or cls.concurrency))),
@@ -63,12 +63,16 @@ def most_tokens(budget: str, price: float | None) -> float | None:
     amount = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|k|m|b|usd)", budget.strip().lower())
     if amount is None:
         raise ModelError(
-            f"--budget {budget}: give a number of tokens, such as 2000000 or 2M, or of dollars, such as 5usd."
+            f"--budget or ${BUDGET} {budget}: give a number of tokens, such as 2000000 or 2M, or of dollars, such as "
+            "5usd."
         )
     if amount[2] != "usd":
         return float(amount[1]) * _UNITS[amount[2]]
     if not price:
-        raise ModelError(f"--budget {budget} also needs --price-per-million, the price of a million tokens in dollars.")
+        raise ModelError(
+            f"--budget or ${BUDGET} {budget} also needs --price-per-million or ${PRICE}, the price of a million tokens "
+            "in dollars."
+        )
     return float(amount[1]) / price * 1e6
 
 
@@ -171,7 +175,8 @@ class Meter:
                 raise ModelError(
                     f"{label}: the budget of {_amount(settings.most_tokens, settings)} is reached: "
                     f"{_amount(self.spent, settings)} spent, about {_amount(tokens * self.ratio, settings)} for the "
-                    "next request. All answers are stored; to continue, raise --budget and run the same command."
+                    "next request. All answers are stored; to continue, raise --budget or "
+                    f"${BUDGET} and run the same command."
                 )
             self._reserved += tokens
 
