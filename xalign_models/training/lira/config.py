@@ -164,6 +164,8 @@ class ArcaConfig:
     def __post_init__(self) -> None:
         for name in self.extra:
             TranslatorSpec.parse(name)
+        if not (self.actor_rate or self.encoder_rate or self.adaptor_rate or self.max_steps == 0):
+            raise ModelError("arca: all three rates are 0, so nothing would be trained; give one, or set max_steps=0.")
 
 
 @configuration_class
@@ -220,6 +222,12 @@ class LasrConfig:
     def __post_init__(self) -> None:
         if not self.ranking and not self.retrieval:
             raise ModelError("lasr: name ranking data, retrieval data, or both.")
+        need, most = self.correlation.n_min, self.correlation.max_len + self.ranking_batch
+        if self.ranking and need > most and (self.correlation.max_len or not self.retrieval):
+            raise ModelError(
+                f"lasr.correlation.n_min {need}: history and batch together have at most {most} pairs; lower it, or "
+                "raise max_len or ranking_batch."
+            )
 
 
 @configuration_class

@@ -1,5 +1,6 @@
 """The loss on retrieval data: soft nDCG@k with safe negatives, a top-1 hinge, and control of mean and variance."""
 
+import math
 from typing import Annotated, NamedTuple
 
 import torch
@@ -7,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from xalign_models.configuration import AtLeastOne, Count, NonNegative, configuration_class
+from xalign_models.errors import ModelError
 from xalign_models.training.lira.ranks import Tau, exact, soft_ranks
 
 
@@ -46,6 +48,10 @@ class RetrievalConfig:
     drop: bool = False
     mined: Count = 31
     max_len: Count = 256
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and math.isnan(self.threshold):
+            raise ModelError("lasr.loss.threshold nan: give a number, or null for the 95th percentile.")
 
 
 class RetrievalTerms(NamedTuple):

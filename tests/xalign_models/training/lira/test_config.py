@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_changes_are_as_in_yaml() -> None:
         ("design.bins=0", "bins 0"),
         ("lasr.loss.k=0", r"loss\.k 0"),
         ("lasr.held_out=1", "held_out"),
+        ("arca.languages=no", "arca.languages False: a valid array"),
+        ("lasr.languages=0", "lasr.languages 0: a valid array"),
+        ("lasr.loss.threshold=.nan", "lasr.loss.threshold nan: give a number"),
+        ("lasr.correlation.n_min=50", "lasr.correlation.n_min 50: history and batch together have at most 48 pairs"),
+        (
+            "lasr={ranking: [file:a], retrieval: [], ranking_batch: 4, correlation: {max_len: 0}}",
+            "n_min 8: history and batch together have at most 4 pairs",
+        ),
+        ("arca={actor_rate: 0, encoder_rate: 0, adaptor_rate: 0}", "arca: all three rates are 0"),
     ],
 )
 def test_what_is_wrong_is_named(change: str, message: str) -> None:
@@ -80,6 +90,13 @@ def test_ablations_take_one_part_each() -> None:
     assert (queue.correlation.max_len, queue.loss.max_len) == (0, 0)
     assert {one.label for one in without.values()} == {f"lira-no-{one}" for one in Ablation}
     assert full.label == "lira"
+
+
+def test_rates_of_zero_are_fine_where_nothing_is_trained() -> None:
+    rates = [f"arca.{name}_rate=0" for name in ("actor", "encoder", "adaptor")]
+    assert load_config(["small"], [*rates, "arca.max_steps=0"]).arca.actor_rate == 0
+    for rate in range(3):
+        load_config(["small"], rates[:rate] + rates[rate + 1 :])
 
 
 def test_no_data_and_doubled_translators_are_refused() -> None:
