@@ -267,4 +267,7 @@ def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: str
         if ablation not in tuple(Ablation):
             raise ModelError(f"--ablate {ablation}: choose one of {', '.join(Ablation)}.")
         changes = (*changes, *_WITHOUT[Ablation(ablation)], f"ablation={ablation}")
-    return configuration.read(LiraConfig, __package__, names, changes)
+    config = configuration.read(LiraConfig, __package__, names, changes)
+    if config.ablation != ablation:
+        raise ModelError(f"ablation={config.ablation} only names the model: use --ablate {config.ablation} instead.")
+    return config

@@ -92,6 +92,15 @@ def test_ablations_take_one_part_each() -> None:
     assert full.label == "lira"
 
 
+@pytest.mark.parametrize("one", Ablation)
+def test_an_ablation_is_set_with_its_fields_or_not_at_all(one: Ablation, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(f"ablation: {one}\n")
+    for names, changes in ((["small"], [f"ablation={one}"]), (["small", str(tmp_path / "own.yaml")], [])):
+        with pytest.raises(ModelError, match=f"^ablation={one} only names the model: use --ablate {one} instead"):
+            load_config(names, changes)
+        assert load_config(names, changes, ablation=one).ablation == one
+
+
 def test_rates_of_zero_are_fine_where_nothing_is_trained() -> None:
     rates = [f"arca.{name}_rate=0" for name in ("actor", "encoder", "adaptor")]
     assert load_config(["small"], [*rates, "arca.max_steps=0"]).arca.actor_rate == 0
