@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import math
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -176,7 +177,20 @@ def rated(config: LasrConfig) -> Split:
 
 
 def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
-    return TaggedText(str(record[text]), canonical(record[lang]))
+    return TaggedText(_string(record, text), canonical(_string(record, lang)))
+
+
+def _string(record: dict[str, Any], name: str) -> str:
+    if not isinstance(record[name], str):
+        raise ValueError(f"{name} is no text")
+    return str(record[name])
+
+
+def _score(value: object) -> float:
+    score = float(str(value))
+    if not math.isfinite(score):
+        raise ValueError(f"score {value} is not a number")
+    return score
 
 
 def _search(record: dict[str, Any]) -> Search:
@@ -185,7 +199,7 @@ def _search(record: dict[str, Any]) -> Search:
 
 def _rated(record: dict[str, Any]) -> Rated:
     first, second = _tagged(record, "text1", "lang1"), _tagged(record, "text2", "lang2")
-    return Rated(first, second, float(record["score"]))
+    return Rated(first, second, _score(record["score"]))
 
 
 def _is_full(row: Any) -> bool:
@@ -224,7 +238,7 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
         code, other = draw.choice(codes), draw.choice(codes)
         try:
             first, second = TaggedText(columns[code][row][0], code), TaggedText(columns[other][row][1], other)
-            score = float(columns[code][row][2])
+            score = _score(columns[code][row][2])
         except (IndexError, ValueError):
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))
@@ -258,8 +272,7 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
 
 
 def _text(record: dict[str, Any]) -> LanguageText:
-    language = record.get("lang")
-    return str(record["text"]), language and canonical(language)
+    return _string(record, "text"), canonical(_string(record, "lang")) if record.get("lang") else None
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:

@@ -87,6 +87,9 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
     path.write_text('{"text": "a", "lang": "de"}\n\n{"text": "b"}\n')
     assert list(file_texts(path, [])) == [("a", "deu-Latn"), ("b", None)]
     assert list(file_texts(path, ["deu-Latn"])) == [("a", "deu-Latn")]
+    path.write_text('{"text": null, "lang": "de"}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl, line 1.*text is no text"):
+        list(file_texts(path, []))
     path.write_bytes('{"text": "für"}'.encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.jsonl"):
         list(file_texts(path, []))
