@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import logging
 import math
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,6 +22,8 @@ from xalign_models.languages import LanguageText, TaggedText, canonical, from_is
 from xalign_models.paths import data_dir
 from xalign_models.training.lira.config import ArcaConfig, LasrConfig, LiraConfig
 from xalign_models.training.lira.module import language_prompts
+
+logger = logging.getLogger(__name__)
 
 STSB = "stsb_multi_mt"
 MEASURED = 512
@@ -102,6 +105,15 @@ class Split:
             self.fingerprints[name] = file_digest(path)
             return list(read_records(path, fields, parse))
 
+    def warn_without(self, languages: Sequence[str], name: str) -> None:
+        """Warn of ``languages`` that none of the rows has; ``name`` is the field that names the sources."""
+        rows = [*self.train, *self.held_out]
+        found = {text.lang for row in rows for text in ([row] if isinstance(row, TaggedText) else row[:2])}
+        if rows and (missing := [code for code in languages if code not in found]):
+            logger.warning(
+                "%s: there is no text in %s, so it trains on other languages alone.", name, ", ".join(missing)
+            )
+
     def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
         """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
 
@@ -126,6 +138,7 @@ def foreign_texts(config: ArcaConfig) -> Split:
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
             split.add([foreign for foreign, _ in pairs], config.held_out)
+    split.warn_without(config.languages, "arca.text")
     return split.drawn(config.max_steps, config.batch_size, config.seed)
 
 
@@ -146,6 +159,7 @@ def searches(config: LasrConfig) -> Split:
         for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
             split.add(turned, config.held_out)
+    split.warn_without(config.languages, "lasr.retrieval")
     return split.drawn(config.max_steps, config.retrieval_batch, config.seed)
 
 
@@ -173,6 +187,7 @@ def rated(config: LasrConfig) -> Split:
             split.add(split.file(name, "text1, text2, lang1, lang2, score", _rated)[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
+    split.warn_without(config.languages, "lasr.ranking")
     return split.drawn(config.max_steps, config.ranking_batch, config.seed)
 
 

@@ -49,6 +49,23 @@ def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dic
         foreign_texts(arca(languages=("tha-Thai",), samples=8))
 
 
+def test_languages_that_no_source_has_are_named(
+    columns: dict[str, list[str]], stsb: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign_texts(arca(languages=("deu-Latn", "fra-Latn")))
+    searches(lasr(retrieval="own:text", languages=("deu-Latn", "fra-Latn")))
+    rated(lasr(ranking="stsb_multi_mt", languages=("deu-Latn", ENGLISH)))
+    assert not caplog.records
+    some = ("deu-Latn", "ita-Latn", "tha-Thai")
+    foreign_texts(arca(languages=some))
+    searches(lasr(retrieval="own:text", languages=some))
+    rated(lasr(ranking="stsb_multi_mt", languages=some))
+    assert [record.message.split(",")[0] for record in caplog.records] == [
+        f"{field}: there is no text in ita-Latn" for field in ("arca.text", "lasr.retrieval", "lasr.ranking")
+    ]
+    assert all("tha-Thai, so it trains on other languages alone." in record.message for record in caplog.records)
+
+
 def test_only_rows_that_are_drawn_and_as_many_held_out_are_kept(columns: dict[str, list[str]]) -> None:
     whole, few = arca(samples=20, held_out=0.25), arca(samples=20, held_out=0.25, max_steps=2, batch_size=3)
     everything, found = foreign_texts(whole), foreign_texts(few)
