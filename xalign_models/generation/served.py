@@ -69,8 +69,6 @@ class ServedModel:
                 body = {"model": self._endpoint.served, "messages": [message], **options}
                 answer, paid = self._endpoint.client.post("/chat/completions", body, "a completion"), True
                 choice = answer["choices"][0]
-                if choice.get("finish_reason") == "content_filter":  # not a completion, which would be kept for good
-                    return ModelError(f"{self._endpoint.model}: the server's content filter stopped a completion.")
                 return Completion("" + choice["message"]["content"], choice.get("finish_reason") == "stop")
             except ModelError as error:
                 return error

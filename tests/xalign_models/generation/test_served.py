@@ -129,16 +129,6 @@ def test_variables_are_named_where_a_command_has_no_such_option(
         Translations(make_translator(f"llm:{server.name}"), tmp_path).get(TEXTS, online=True)
 
 
-def test_a_completion_that_a_content_filter_stopped_is_not_kept(server: Server, tmp_path: Path) -> None:
-    for content in ("The sentence", None):
-        choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "content_filter"}
-        server.faults.append((200, json.dumps({"choices": [choice], "usage": {"total_tokens": 9}})))
-        with pytest.raises(ModelError, match="the server's content filter stopped a completion"):
-            Translations(make_translator(f"llm:{server.name}"), tmp_path).get(TEXTS, online=True)
-    found = Translations(make_translator(f"llm:{server.name}"), tmp_path).get(TEXTS, online=True)
-    assert {one.problem for one in found} == {""} and set(server.paid.values()) == {1}
-
-
 def test_a_served_model_has_a_name_of_its_own_and_no_probabilities(server: Server) -> None:
     assert short_name("openai:org/m@http://host:8000/v1") == "org-m-http-host-8000-v1"
     assert (
