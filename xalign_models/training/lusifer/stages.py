@@ -175,7 +175,7 @@ def distil(
     train, held_out = set_aside(rows, stage.held_out)
     texts = list(dict.fromkeys(rows[i][0] for i in train))
     columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
-    measured = [rows[i][:2] for i in held_out if len(rows[i]) > 1]  # a single text would only have to find itself
+    measured = [(rows[i][0], rows[i][1]) for i in held_out if len(rows[i]) > 1]  # a single text would find itself
     size = stage.batch_size // process_count()
     return Trainer(
         model,
