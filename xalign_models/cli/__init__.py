@@ -1,14 +1,30 @@
 """The command line: ``xalign``."""
 
+import io
 import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 __all__ = ["main"]
 
 TERMINATED = 143
 """Exit status of a terminated process: 128 + 15, as in a shell."""
+
+
+class _Output(io.FileIO):
+    """A standard stream whose reader may leave, as ``| head`` does: the rest is discarded, and the command goes on.
+
+    So its exit status is the one that it has without the pipe.
+    """
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(data)
 
 
 def main() -> None:
@@ -19,9 +35,15 @@ def main() -> None:
     """
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     signal.signal(signal.SIGTERM, _terminate)
-    for stream in (sys.stdout, sys.stderr):  # for terminals without UTF-8 and for undecodable names
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: PTH123, SIM115  # None if it is closed, as by `>&-`
+        if stream is getattr(sys, f"__{name}__") and not stream.isatty():
+            raw = io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False))
+            by_line = stream.line_buffering or stream.write_through
+            stream = io.TextIOWrapper(raw, stream.encoding, line_buffering=by_line)
+        if hasattr(stream, "reconfigure"):  # for terminals without UTF-8 and for undecodable names
             stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, stream)
     if "run" in sys.argv[1:]:
         from xalign_models.cli.survival import SURVIVOR
 

@@ -1,7 +1,6 @@
 """The application: its commands, the global options, and the handling of errors."""
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -170,11 +169,6 @@ def main() -> None:
         status = root()(prog_name="xalign", standalone_mode=False)
     except typer.Abort:
         fail("aborted.")
-    except BrokenPipeError:  # `xalign ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except SystemExit as leaving:  # click's way out if more is written than the pipe holds; our own exits are below
-        sys.exit(0 if leaving.code == 1 else leaving.code)
     except Exception as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: click's way to print its help
             error.show()  # type: ignore[attr-defined]

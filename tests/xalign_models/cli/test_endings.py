@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -54,6 +56,24 @@ def test_a_terminal_of_ascii_shows_what_it_can(workdir: Path) -> None:
     assert done.stderr.startswith("error: ")
     assert "mod\\xe8le-\\u2603" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["--json | true", "2>&1 | true", ">&-", "--json >&- 2>&-"])
+@pytest.mark.parametrize(("score", "verdict"), [(0.5, 0), (0.1, 1)])
+def test_a_verdict_is_the_status_whoever_reads(tmp_path: Path, ending: str, score: float, verdict: int) -> None:
+    for root, value in (("old", 0.5), ("new", score)):
+        folder = tmp_path / root / "results" / "a__b" / "r1"
+        folder.mkdir(parents=True)
+        entries = [{"hf_subset": f"s{i}", "languages": ["deu-Latn"], "main_score": value} for i in range(300)]
+        (folder / "T.json").write_text(json.dumps({"dataset_revision": "1", "scores": {"test": entries}}))
+    command = f"{shlex.join(COMMAND)} gate -o new --against old {ending}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (verdict, "", "")
+
+
+def test_an_error_is_2_whoever_reads(tmp_path: Path) -> None:
+    command = f"{shlex.join(COMMAND)} gate --against nowhere 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", command], check=False, cwd=tmp_path).returncode == 2
 
 
 @pytest.mark.parametrize(
