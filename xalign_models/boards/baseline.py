@@ -94,9 +94,11 @@ def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
     """``POINTS`` (for ``default``) and ``TASK=POINTS`` as points by task.
 
     Raises:
-        ResultsError: A tolerance is not a number from 0 to 100.
+        ResultsError: A tolerance is not a number from 0 to 100, or is given twice.
     """
     parts = [text.rpartition("=") for text in texts]
+    if twice := [name for name, times in Counter(name or DEFAULT for name, _, _ in parts).items() if times > 1]:
+        raise ResultsError(f"--tolerance gives {escape(twice[0])} twice. Give it once, with a point in decimals: 0.5.")
     numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
     return _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
 

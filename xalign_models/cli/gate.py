@@ -1,6 +1,7 @@
 """``xalign gate``."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,8 @@ def gate(
 
     path = against or Path(output) / "results" / "baseline.json"
     chosen = split_list(models) or None, split_list(tasks) or None
+    if comma := next((text for text in tolerance or () if re.search(r"=\s*\d+,\d+\s*(,|$)", text)), None):
+        raise ResultsError(f"--tolerance {comma} is unclear: write decimals with a point, and a number for all first.")
     tolerances = split_list(tolerance)
     if throughput:
         if against or update or any(chosen):

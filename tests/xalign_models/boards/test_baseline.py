@@ -56,11 +56,18 @@ def test_a_damaged_file_is_not_written_over(results, tmp_path) -> None:
 
 
 def test_tolerances_are_points() -> None:
-    assert parse_tolerances(["1", "T=2.5", "T=3"]) == {"default": 1, "T": 3}
+    assert parse_tolerances(["1", "T=2.5", "U=3"]) == {"default": 1, "T": 2.5, "U": 3}
     assert parse_tolerances([]) == {}
     for wrong in ("-1", "T=-0.1", "nan", "T=inf", "100.5", "much", "T="):
         with pytest.raises(ResultsError, match=r"--tolerance: .*A tolerance is 0 to 100 points\.$"):
             parse_tolerances([wrong])
+
+
+@pytest.mark.parametrize("twice", [["0", "5"], ["T=2", "1", "T=3"], ["default=1", "2"], ["T=1", "T=1"]])
+def test_a_tolerance_given_twice_is_refused(twice) -> None:
+    """The last would count, and a decimal comma makes two of one."""
+    with pytest.raises(ResultsError, match=r"(default|T) twice\. Give it once, with a point in decimals: 0\.5\.$"):
+        parse_tolerances(twice)
 
 
 @pytest.mark.parametrize(
