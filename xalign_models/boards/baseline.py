@@ -169,7 +169,7 @@ def make_baseline(
             continue
         broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
-            percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
+            percent = {subset: round(100 * max(-1, min(value, 1)), 4) for subset, value in sorted(values.items())}
             scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""

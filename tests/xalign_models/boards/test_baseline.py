@@ -37,6 +37,12 @@ def test_it_has_each_subset_in_percent(results, tmp_path) -> None:
     assert before.results.tables[A, "S"].values() == pytest.approx({"de": 0.123457, "en": 0.5})
 
 
+@pytest.mark.parametrize("value", [1.0000005, 1.0000000000000002, 1.0])
+def test_a_score_just_above_one_is_kept_as_one(put, tmp_path, value: float) -> None:
+    put(A, "S", {"en": value})
+    assert make_baseline(read_results(tmp_path)).scores[A]["S"].scores == {"en": 100.0}
+
+
 def test_writing_keeps_tolerances_and_other_models(results, tmp_path) -> None:
     path = tmp_path / "results" / "baseline.json"
     write_baseline(path, make_baseline(results, models=[B]), {"default": 0.25, "S": 2})
