@@ -182,12 +182,14 @@ def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float
     """Write a baseline; an existing file keeps its other scores and all tolerances that are not given.
 
     Raises:
-        ResultsError: The existing file is not a baseline.
+        ResultsError: The existing file is not a baseline, or a tolerance names no task of either.
     """
     old = read_baseline(path) if path.exists() else Baseline(tolerance={}, scores={})
     scores = {
         model: dict(sorted({**old.scores.get(model, {}), **baseline.scores.get(model, {})}.items()))
         for model in sorted(old.scores.keys() | baseline.scores.keys())
     }
+    names = sorted({task for tasks in scores.values() for task in tasks})
+    choose(names, tolerance.keys() - {DEFAULT, LANGUAGES}, "the tolerance's task")
     merged = Baseline(tolerance={**baseline.tolerance, **old.tolerance, **tolerance}, scores=scores)
     atomic_write_text(path, json.dumps(merged.model_dump(), indent=0, ensure_ascii=False) + "\n")

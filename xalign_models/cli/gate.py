@@ -61,6 +61,8 @@ def gate(
             raise ResultsError("--throughput compares two files; leave out --against, --update, -m and -t.")
         report = compare_throughput(*throughput, baseline.parse_tolerances(tolerances))
     elif update:
+        if json or junit:
+            raise ResultsError("--update writes a baseline and compares nothing; leave out --json and --junit.")
         if path.is_dir():
             raise ResultsError(f"--update writes a file, and {path} is a folder; name a file.")
         new = baseline.make_baseline(read_results(Path(output)), *chosen)

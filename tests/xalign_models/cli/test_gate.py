@@ -90,6 +90,13 @@ def test_wrong_usage_is_one_line_and_2(xalign, old, arguments, parts) -> None:
     assert refused(xalign("gate", *first, *arguments), *parts)
 
 
+@pytest.mark.parametrize("arguments", [("--tolerance", "Floors=1"), ("--json",), ("--junit", "gate.xml")])
+def test_an_update_that_cannot_do_as_told_writes_nothing(xalign, put, workdir, arguments) -> None:
+    """A wrong name in a baseline would make every later gate fail."""
+    assert refused(xalign("gate", "--update", *arguments), "Floors" if arguments[1:] == ("Floors=1",) else "--update")
+    assert not (workdir / "results" / "baseline.json").exists()
+
+
 def test_against_old_results(xalign, put, old) -> None:
     assert xalign("gate", "--against", old)[0] == 0
     put(score=0.48)
