@@ -274,7 +274,7 @@ def _read(path: Path, model: ModelMeta, frames: dict[Frame, Frame]) -> tuple[dat
     try:
         table = read_result(path, model, frames)
     except FileError as error:
-        date = _modified(path)
+        date = datetime.fromtimestamp(path.lstat().st_mtime).astimezone()  # a link may lead nowhere
         with suppress(FileError, ValueError, OverflowError, OSError):
             date = _date(path, read_json(path))
         return date, path, str(error)
@@ -367,7 +367,12 @@ def check_main_scores(table: TaskScores) -> None:
 def _date(path: Path, data: Mapping[str, Any]) -> datetime:
     """The date in a file's content, or else of the file."""
     date = data.get("date")
-    return datetime.fromtimestamp(date).astimezone() if isinstance(date, int | float) else _modified(path)
+    if not isinstance(date, int | float):
+        return _modified(path)
+    try:
+        return datetime.fromtimestamp(date).astimezone()
+    except (OSError, ValueError, OverflowError):
+        raise ValueError(f"its date {date!r:.40} is impossible") from None
 
 
 def _modified(path: Path) -> datetime:

@@ -101,6 +101,27 @@ def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str
     assert "\n" not in warning
 
 
+@pytest.mark.parametrize("target", ["nowhere", "T.json"])
+def test_a_link_that_leads_nowhere_is_skipped_and_named(put, tmp_path, caplog, target: str) -> None:
+    """As of data that git-annex or DVC has not fetched."""
+    folder = put(PLAIN, "T", {"en": 0.5})
+    put(PLAIN, "U", {"en": 0.5})
+    (folder / "T.json").unlink()
+    (folder / "T.json").symlink_to(target)
+    results = read_results(tmp_path)
+    assert (list(results.tables), [*results.unreadable]) == ([(PLAIN, "U")], [(PLAIN, "T")])
+    assert str(folder / "T.json") in caplog.text
+
+
+@pytest.mark.parametrize("date", [1e18, -1e18, float("inf"), float("nan")])
+def test_an_impossible_date_is_named(put, tmp_path, caplog, date: float) -> None:
+    folder = put(PLAIN, "T", {"en": 0.5})
+    data = json.loads((folder / "T.json").read_text())
+    (folder / "T.json").write_text(json.dumps({**data, "date": date}))
+    assert not read_results(tmp_path).tables
+    assert f"its date {date!r} is impossible" in caplog.text
+
+
 def test_a_damaged_file_of_an_older_date_hides_no_newer_result(put, tmp_path) -> None:
     folder = put(PLAIN, "T", {"en": 0.4}, revision="old", date="2026-01-01T00:00:00Z")
     put(PLAIN, "T", {"en": 0.5}, date="2026-02-01T00:00:00Z")
