@@ -96,6 +96,25 @@ def without_panic() -> Iterator[None]:
         raise ModelError(f"A library gave up: {' '.join(str(error).split())[:200]}.") from error
 
 
+class Terminated(SystemExit):
+    """The end of a process that was told to end, by SIGTERM."""
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Turn ``sys.exit`` in a plug-in, model or task, which is no Exception and would end a command, into an error.
+
+    Raises:
+        PluginError: In place of the exit.
+    """
+    try:
+        yield
+    except Terminated:
+        raise
+    except SystemExit as leaving:
+        raise PluginError(f"The code called sys.exit({leaving.code!r}). Let it raise an error instead.") from leaving
+
+
 class NeedsPluginError(ModelError, AlignmentError):
     """A model or a fit needs a plug-in that is not loaded; it is not damaged."""
 

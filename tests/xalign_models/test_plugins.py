@@ -146,6 +146,8 @@ def test_a_file_is_loaded_once_and_named_to_other_processes(tmp_path):
         ("my-file.py", "", "'my-file' is not a valid module name"),
         ("broken.py", "1 +", "cannot be loaded: SyntaxError"),
         ("raises.py", "raise ValueError('two\\nlines')", "cannot be loaded: ValueError: two lines"),
+        ("leaves.py", "import sys; sys.exit(1)", r"called sys\.exit\(1\)"),
+        ("leaves_well.py", "raise SystemExit", r"called sys\.exit\(None\)"),
         ("doubled.py", PLUGIN.format(name="LaBSE"), "backbone 'LaBSE' cannot be registered"),
     ],
 )
@@ -316,6 +318,19 @@ def test_another_plug_in_that_cannot_load_is_a_warning_even_under_the_name_of_ou
     done = look()
     assert done.stdout == "True\n", done.stderr
     assert done.stderr == "Plug-in xalign_tasks (tasks.things) is left out: broken\n"
+
+
+def test_an_installed_plug_in_that_exits_is_a_warning(look, tmp_path):
+    install(tmp_path, "other", "tasks", "import sys\nsys.exit(1)\n")
+    done = look()
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "is left out: The code called sys.exit(1)." in done.stderr
+
+
+def test_what_tells_a_process_to_end_ends_a_plug_in_too(tmp_path):
+    (tmp_path / "told.py").write_text("from xalign_models.errors import Terminated\nraise Terminated(143)")
+    with pytest.raises(SystemExit, match="143"):
+        plugins.load_plugins([str(tmp_path / "told.py")])
 
 
 def test_a_plug_in_in_a_package_called_tasks_is_not_ours(look, tmp_path):

@@ -58,6 +58,8 @@ def main() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
+    from xalign_models.errors import Terminated
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stderr.write("terminated; what was finished is kept, and the same command resumes from there.\n")
-    sys.exit(TERMINATED)
+    raise Terminated(TERMINATED)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from xalign_models.cluster.cluster import Answer
 from xalign_models.cluster.encoding import kept_encoder
 from xalign_models.cluster.schedule import Unit
-from xalign_models.errors import DataError, XAlignError, one_line
+from xalign_models.errors import DataError, XAlignError, one_line, without_exit
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import identify, run_one
 from xalign_models.models.building import load_encoder
@@ -33,7 +33,8 @@ def open_models(
     opened: list[tuple[XAlignEncoder, str] | XAlignError] = []
     for model in models:
         try:
-            encoder = load_encoder(model, device=device, **given)
+            with without_exit():
+                encoder = load_encoder(model, device=device, **given)
             if encoder.mteb_model_meta.revision is None:
                 raise DataError(f"{model} has no revision to store results under.")
             raw: Any = None
@@ -70,7 +71,8 @@ def score(
         error = f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text."
         return Answer((None, error, {}))
     try:
-        encoder = kept_encoder(revision, unit.model, device, **given)
+        with without_exit():
+            encoder = kept_encoder(revision, unit.model, device, **given)
     except Exception as error:
         return Answer((None, one_line(error), {}))
     store, meta = open_store(), encoder.mteb_model_meta

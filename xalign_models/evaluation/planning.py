@@ -21,7 +21,7 @@ from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.pointer import pointed
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
-from xalign_models.errors import FileError, XAlignError
+from xalign_models.errors import FileError, XAlignError, without_exit
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable
 from xalign_models.models import fitting
@@ -141,7 +141,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     try:
         if not task.hf_subsets:
             return True
-        with reachable(task):
+        with reachable(task), without_exit():
             return not mteb.evaluate(encoder, task, cache=None, **QUIET).exceptions
     except Exception:  # a task may raise anything; the run reports it too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)

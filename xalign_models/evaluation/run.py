@@ -14,7 +14,7 @@ from mteb.results import TaskResult
 from xalign_models import assets
 from xalign_models.alignments.pivot import few_pairs_said_once
 from xalign_models.device import pick_device
-from xalign_models.errors import DataError, LanguageError, ModelError, one_line
+from xalign_models.errors import DataError, LanguageError, ModelError, one_line, without_exit
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
@@ -107,7 +107,8 @@ def run(
         try:
             if reason := begin(model_name):
                 raise ModelError(reason)
-            encoder = load_encoder(model, device=device, store=store, **fields) if isinstance(model, str) else model
+            with without_exit():
+                encoder = load_encoder(model, device=device, store=store, **fields) if isinstance(model, str) else model
             if encoder.mteb_model_meta.revision is None:
                 raise ModelError(f"{model_name} has no revision to store results under.")
         except Exception as error:  # a broken model may raise anything and must not stop the others
@@ -163,7 +164,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
                 return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))
-            with reachable(task), few_pairs_said_once():
+            with reachable(task), few_pairs_said_once(), without_exit():
                 result = mteb.evaluate(
                     encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder, **QUIET
                 )

@@ -17,7 +17,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from xalign_models.builtin import TASKS
-from xalign_models.errors import PluginError, one_line
+from xalign_models.errors import PluginError, one_line, without_exit
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ def _registering(plugin: str) -> Iterator[None]:
     """A context in which registrations are a plug-in's, or our own without its name; nothing else is loaded in it."""
     _loading.append(plugin)
     try:
-        yield
+        with without_exit():
+            yield
     finally:
         _loading.pop()
 

@@ -18,7 +18,7 @@ import pytest
 
 from xalign_models.alignments.pivot import FewPairsWarning
 from xalign_models.backbones.raw import Counts
-from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
+from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError, Terminated
 from xalign_models.evaluation import run as running
 from xalign_models.models import fitting
 from xalign_models.models.building import build, load_encoder
@@ -239,7 +239,9 @@ def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model
     assert all("\n" not in one.error for one in found)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("size mismatch"), KeyError("x"), RecursionError(), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("size mismatch"), KeyError("x"), RecursionError(), MemoryError(), SystemExit(1)]
+)
 @pytest.mark.parametrize("where", ["loading", "encoding"])
 def test_whatever_a_broken_model_raises_the_next_is_scored(
     own, tiny_model, make_model, workdir, monkeypatch, error, where
@@ -259,8 +261,16 @@ def test_whatever_a_broken_model_raises_the_next_is_scored(
     monkeypatch.setattr(running, "load_encoder", load)
     outcomes = list(running.run([str(broken), str(tiny_model)], ["OwnParallel"], workdir, languages=None))
     assert [outcome.result is None for outcome in outcomes] == [True, False]
-    assert type(error).__name__ in outcomes[0].error
+    assert type(error).__name__ in outcomes[0].error.replace("sys.exit(1)", "SystemExit")
     assert "\n" not in outcomes[0].error
+
+
+@pytest.mark.parametrize("error", [Terminated(143), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["load_encoder", "mteb.evaluate"])
+def test_what_tells_the_process_to_end_ends_a_run(own, tiny_model, workdir, monkeypatch, error, where):
+    monkeypatch.setattr(f"{running.__name__}.{where}", Mock(side_effect=error))
+    with pytest.raises(type(error)):
+        run([str(tiny_model)])
 
 
 def test_a_failed_task_does_not_narrow_the_next_model(workdir, tiny_model, aligned, monkeypatch):
