@@ -11,6 +11,7 @@ from typer import Option
 from xalign_models.cli.common import expect_many_objects, out, print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Json, Models, Output, Tasks
 from xalign_models.errors import ResultsError
+from xalign_models.paths import atomic_write_text
 
 group = typer.Typer(invoke_without_command=True)
 
@@ -53,9 +54,7 @@ def gate(
 
     path = against or Path(output) / "results" / "baseline.json"
     chosen = split_list(models) or None, split_list(tasks) or None
-    if comma := next((text for text in tolerance or () if re.search(r"=\s*\d+,\d+\s*(,|$)", text)), None):
-        raise ResultsError(f"--tolerance {comma} is unclear: write decimals with a point, and a number for all first.")
-    tolerances = split_list(tolerance)
+    tolerances = _tolerances(tolerance)
     if throughput:
         if against or update or any(chosen):
             raise ResultsError("--throughput compares two files; leave out --against, --update, -m and -t.")
@@ -72,7 +71,7 @@ def gate(
     else:
         report = compare(read_new(Path(output)), baseline.read_before(path, tolerances), *chosen)
     if junit:
-        junit.write_text(reports.junit(report), encoding="utf-8")
+        _write_junit(junit, reports.junit(report))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(reports.markdown(report))
@@ -84,6 +83,25 @@ def gate(
     else:
         out.print(report)
     raise typer.Exit(report.exit_code)
+
+
+def _tolerances(values: list[str] | None) -> list[str]:
+    """The tolerances; a decimal comma is refused, which would make two of one."""
+    if comma := [text for text in values or () if re.search(r"=\s*\d+,\d+\s*(,|$)", text)]:
+        raise ResultsError(
+            f"--tolerance {comma[0]} is unclear: write decimals with a point, and a number for all first."
+        )
+    return split_list(values)
+
+
+def _write_junit(path: Path, text: str) -> None:
+    """Write JUnit XML; a file of anything else is refused."""
+    from xalign_models.files import read_bytes
+
+    ours = rb"\s*(<\?xml[^>]*>\s*)?(<testsuite|\Z)"
+    if os.path.lexists(path) and not re.match(ours, read_bytes(path)):
+        raise ResultsError(f"--junit {path} exists and is no JUnit XML; name a new file.")
+    atomic_write_text(path, text)
 
 
 @group.command()

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
@@ -11,6 +12,7 @@ from typing import Any
 
 from xalign_models.atlas import Atlas
 from xalign_models.errors import ResultsError
+from xalign_models.files import read_bytes
 from xalign_models.page.gathering import page_data
 from xalign_models.page.packing import deflated
 from xalign_models.paths import atomic_write_text
@@ -19,6 +21,7 @@ from xalign_models.tables.escaping import escape
 
 SCRIPTS = ("bundle/vendor", "data", "parts", "tables", "charts", "items", "choosing", "atlas", "app")
 """Scripts in order: libraries, data, display."""
+_TITLE = b"<title>xalign board</title>"  # of a page that may be replaced
 
 
 def write_page(
@@ -43,10 +46,12 @@ def write_page(
         The page.
 
     Raises:
-        ResultsError: There is no readable result, a name has none, or the folder cannot be written.
+        ResultsError: There is no readable result, a name has none, or the folder has another page or cannot be written.
     """
-    page = render(page_data(results, describe, models, tasks, atlas))
     path = folder / "index.html"
+    if os.path.lexists(path) and _TITLE not in read_bytes(path)[:4096]:
+        raise ResultsError(f"{path} exists and is no board of xalign; choose another folder.")
+    page = render(page_data(results, describe, models, tasks, atlas))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(path, page)

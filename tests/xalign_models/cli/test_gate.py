@@ -82,12 +82,25 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("--against", "results/xalign__plain__a"), ("No results under",)),
         (("--update",), ("old is a folder",)),
         (("--throughput", "a", "b"), ("leave out --against",)),
-        (("--junit", "nowhere/gate.xml"), ("nowhere/gate.xml",)),
+        (("--junit", "README.md/gate.xml"), ("README.md",)),
+        (("--junit", "README.md"), ("README.md exists and is no JUnit XML", "name a new file")),
+        (("--junit", "results"), ("results cannot be read: it is not a file",)),
     ],
 )
-def test_wrong_usage_is_one_line_and_2(xalign, old, arguments, parts) -> None:
+def test_wrong_usage_is_one_line_and_2(xalign, old, workdir, arguments, parts) -> None:
+    (workdir / "README.md").write_text("Mine.")
     first = () if "--against" in arguments else ("--against", old)
     assert refused(xalign("gate", *first, *arguments), *parts)
+    assert (workdir / "README.md").read_text() == "Mine."
+
+
+@pytest.mark.parametrize("before", [None, "", "<testsuites />", "<?xml version='1.0'?>\n<testsuite name='other'/>"])
+def test_junit_xml_replaces_junit_xml(xalign, old, workdir, before) -> None:
+    if before is not None:
+        (workdir / "gate.xml").write_text(before)
+    for _ in range(2):
+        assert xalign("gate", "--against", old, "--junit", "gate.xml")[0] == 0
+        assert ET.parse(workdir / "gate.xml").getroot().attrib["tests"] == "12"
 
 
 @pytest.mark.parametrize("arguments", [("--tolerance", "Floors=1"), ("--json",), ("--junit", "gate.xml")])

@@ -77,3 +77,11 @@ def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
     page = (tmp_path / "page" / "index.html").read_text()
     assert [row["name"] for row in data_in(page)["rows"]] == [LSAR]
     assert board("--html", tmp_path / "page", "-t", "Nothing")[0] == 2
+
+
+def test_a_page_that_is_not_ours_stays(board, tmp_path) -> None:
+    (tmp_path / "index.html").write_text("<title>My site</title>")
+    status, out, (line,) = board("--html", tmp_path)
+    assert (status, out) == (2, "")
+    assert "index.html exists and is no board of xalign; choose another folder." in line
+    assert (tmp_path / "index.html").read_text() == "<title>My site</title>"
