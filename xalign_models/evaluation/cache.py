@@ -28,6 +28,7 @@ from xalign_models.files import read_json, read_log, set_aside
 from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 from xalign_models.results.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.results.layout import META, SETTINGS
+from xalign_models.results.reading import check_main_scores, read_result
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class SafeResultCache(ResultCache):
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
-        """Rename a result that is unreadable or of other text, so that the task runs again; nothing is deleted.
+        """Rename a result that is unreadable, impossible or of other text, so that the task runs again; none is lost.
 
         Its outcomes by item are renamed too. Damaged or missing metadata of a model are written again; damaged items
         alone are set aside.
@@ -133,6 +134,9 @@ class SafeResultCache(ResultCache):
             return
         try:
             revision = TaskResult.from_disk(path).dataset_revision
+            check_main_scores(read_result(path))
+        except FileError as error:
+            reason = f"is no whole result ({error})"
         except Exception as error:
             reason = f"is unreadable ({type(error).__name__})"
         else:

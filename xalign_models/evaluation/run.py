@@ -23,6 +23,7 @@ from xalign_models.models.mteb import get_task
 from xalign_models.models.names import locate
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
+from xalign_models.results.reading import check_main_scores, read_result
 from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
@@ -170,6 +171,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
                 )
             if result.exceptions:  # mteb's report of an unavailable private data set
                 raise DataError(result.exceptions[0].exception)
+            check_main_scores(read_result(cache.path_of(name, meta)))
             fresh = _modified(cache.path_of(name, meta)) != before
             if folder is not None and items != "full":
                 remove_items(folder, name)

@@ -67,6 +67,18 @@ def test_an_unreadable_result_is_set_aside(scored, spoil, caplog):
     assert aside.name in caplog.text
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), 55.5, -0.5])
+def test_a_result_with_an_impossible_score_is_set_aside(scored, score, caplog):
+    cache, task, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    data = json.loads(path.read_text())
+    data["scores"]["test"][0]["main_score"] = score
+    path.write_text(json.dumps(data))
+    cache.keep_only_usable(task, meta)
+    assert not path.exists()
+    assert "is no whole result (impossible score of " in caplog.text
+
+
 def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, planted):
     cache, _, meta = scored
     path = cache.path_of("OwnParallel", meta)

@@ -178,6 +178,28 @@ def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workdir)
     json.loads(path.read_text())
 
 
+@pytest.mark.parametrize("score", [float("nan"), 55.5])
+def test_an_impossible_score_is_an_error_and_run_again(own, tiny_model, monkeypatch, score):
+    from xalign_tasks.own_parallel import OwnParallel
+
+    original = OwnParallel.evaluate
+
+    def impossible(self, *args, **kwargs):
+        result = original(self, *args, **kwargs)
+        next(iter(result.values()))["main_score"] = score
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OwnParallel, "evaluate", impossible)
+        for _ in range(2):
+            (outcome,) = run([str(tiny_model)])
+            assert outcome.result is None
+            assert outcome.error.startswith("impossible score of ")
+    (outcome,) = run([str(tiny_model)])
+    assert outcome.fresh
+    assert outcome.result
+
+
 def test_runs_of_other_languages_at_once_lose_nothing(workdir, planted, make_encoder, monkeypatch, caplog):
     """Each would write over the other's subsets, and remove its items, had it not to wait for it."""
     monkeypatch.setenv("XALIGN_OWN", str(planted.write(workdir / "own", range(30))))
