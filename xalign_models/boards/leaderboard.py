@@ -74,6 +74,10 @@ def leaderboard(
     if not columns:
         metrics = sorted({name for table in results.tables.values() for name in table.columns})
         hint = "only studies have it, see --studies" if study is False and len(kind) < len(specs) else ""
+        if study and not kind:
+            raise ResultsError("There are no studies among the results; leave out --studies.")
+        if languages is not None and metric in metrics and not hint:
+            raise ResultsError(f"No subset is within {', '.join(languages)} alone; add languages to --languages.")
         raise ResultsError(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
         )

@@ -131,6 +131,22 @@ def test_no_difference_across_revisions_of_the_text(put, tmp_path) -> None:
     assert any(line.startswith("≠") for line in board.legend)
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"languages": ["fra-Latn"]}, "No subset is within fra-Latn alone; add languages to --languages."),
+        ({"study": True}, "There are no studies among the results; leave out --studies."),
+        ({"metric": "f1"}, "No readable result has 'f1'; there are main_score, precision_at_1."),
+        ({"metric": "f1", "languages": ["fra-Latn"]}, "No readable result has 'f1'"),
+    ],
+)
+def test_an_empty_board_says_why(put, tmp_path, options, reason: str) -> None:
+    put(PLAIN, "T", {"en": 0.2, "de": 0.2})
+    with pytest.raises(ResultsError) as error:
+        leaderboard(read_results(tmp_path), **options)
+    assert reason in str(error.value)
+
+
 def test_dagger_marks_fitted_text_only(put, tmp_path) -> None:
     put(LSAR, "NTREXPrecision", {"en": 0.3}, baseline=PLAIN, trained=("NTREXPrecision", "NTREXBitextMining"))
     put(LSAR, "FloresPrecision", {"en": 0.3}, baseline=PLAIN, trained=("NTREXPrecision", "NTREXBitextMining"))
