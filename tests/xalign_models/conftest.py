@@ -184,6 +184,7 @@ def put(tmp_path: Path) -> Put:
         baseline: str | None = None,
         trained: tuple[str, ...] = (),
         data: str = "d1",
+        split: str = "test",
         ranks: dict[str, Any] | None = None,
         languages: dict[str, list[str]] | None = None,
         metric: str = "precision_at_1",
@@ -202,7 +203,7 @@ def put(tmp_path: Path) -> Put:
             for subset, value in scores.items()
         ]
         when = datetime.fromisoformat(date).timestamp() if date else None
-        result = {"task_name": task, "dataset_revision": data, "date": when, "scores": {"test": entries}}
+        result = {"task_name": task, "dataset_revision": data, "date": when, "scores": {split: entries}}
         (folder / f"{task}.json").write_text(json.dumps(result))
         arguments = {"spec": spec or spec_of(baseline)} if spec or baseline else {}
         meta = {"name": model, "training_datasets": list(trained), "loader_kwargs": arguments}

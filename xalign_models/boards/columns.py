@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import repeat
 from statistics import fmean
 from typing import Any
 
@@ -44,7 +45,7 @@ class Column:
         values: Scores by model and subset, as far as they belong to the column.
         spoken: Languages by subset.
         shared: The subsets over which rows are compared.
-        text: Revision of their text.
+        text: Revision and splits of their text.
         common: Models that have them all.
         cells: Cells by model.
         ranked: Cells of the common rows whose pairs are tested; empty if the best of these rows lacks outcomes.
@@ -57,7 +58,7 @@ class Column:
     values: Mapping[str, Mapping[str, float]]
     spoken: Mapping[str, Collection[str]]
     shared: frozenset[str]
-    text: str | None
+    text: tuple[str | None, str]
     common: Sequence[str]
     cells: dict[str, Tested] = field(default_factory=dict)
     ranked: Sequence[Tested] = ()
@@ -87,9 +88,7 @@ class Column:
             for model, scores in matching.items()
         }
         texts = {
-            model: frozenset((tables[model].dataset_revision, subset) for subset in scores)
-            for model, scores in values.items()
-            if scores
+            model: frozenset(zip(repeat(tables[model].text), scores)) for model, scores in values.items() if scores
         }
         if not texts:
             return None
@@ -117,7 +116,7 @@ class Column:
                     own = self.cells[model]
                     names = tuple(varying(self.spoken[s] for s in subsets)) or tuple(sorted(subsets))
                     covered, of = len(subsets & self.shared), len(self.shared)
-                    if table.dataset_revision != self.text:
+                    if table.text != self.text:
                         own.cell = replace(own.cell, languages=names, other_text=True)
                     else:
                         own.cell = replace(own.cell, languages=names, covered=covered, of=of)
@@ -146,7 +145,7 @@ class Column:
         facts: dict[str, Any] = {"score": 100 * fmean([values[s] for s in subsets]), "fitted": table.trained_on}
         if score and (interval := estimate(score)).over_languages:
             facts |= {"score_low": 100 * min(interval.low, 1.0), "score_high": 100 * min(interval.high, 1.0)}
-        if base and base.dataset_revision != table.dataset_revision:
+        if base and base.text != table.text:
             facts["other_text"] = bool(subsets & baseline.keys())
         elif base and subsets <= baseline.keys():
             difference = 100 * fmean([values[subset] - baseline[subset] for subset in subsets])
@@ -165,7 +164,7 @@ def _matching(table: TaskScores, metric: str, pattern: str) -> Mapping[str, floa
     return values if pattern == "*" else {s: value for s, value in values.items() if fnmatchcase(s, pattern)}
 
 
-def _widest(texts: Collection[frozenset[tuple[str | None, str]]]) -> frozenset[tuple[str | None, str]]:
+def _widest(texts: Collection[frozenset[tuple[Any, str]]]) -> frozenset[tuple[Any, str]]:
     """All subsets of the text that most rows have."""
     revisions = Counter(revision for subsets in texts for revision in {revision for revision, _ in subsets})
     (most, _), *_ = revisions.most_common()

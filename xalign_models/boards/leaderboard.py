@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -104,10 +105,10 @@ def leaderboard(
 
 def _apart(rows: Mapping[str, Row], columns: Sequence[Column]) -> list[Row]:
     """Rows of the cells over other subsets, in blocks of rows that have the same subsets."""
-    blocks: dict[frozenset[tuple[str, frozenset[str], str | None]], list[Row]] = {}
+    blocks: dict[frozenset[Any], list[Row]] = {}
     for name, row in rows.items():
         own = [column for column in columns if name in column.cells and name not in column.common]
-        key = frozenset((c.name, c.cells[name].subsets, c.tables[name].dataset_revision) for c in own)
+        key = frozenset((c.name, c.cells[name].subsets, c.tables[name].text) for c in own)
         label = f"{row.label} · {row.group}" if row.name.startswith("xalign/") else row.label
         cells = {column.name: column.cells[name].cell for column in own}
         if own:
@@ -216,7 +217,7 @@ def _legend(rows: Sequence[Row], metric: str, columns: Sequence[Column]) -> list
         lines.append(_FITTED)
     if any(cell.other_text for cell in cells):
         lines.append(
-            "≠: not compared, because plain was scored on another revision of the task's text; `xalign run` it again."
+            "≠: not compared, because plain was scored on another revision or split of the text; `xalign run` it again."
         )
     if tests & {Evidence.HOLDS, Evidence.FIXED, Evidence.CHANCE}:
         why = {

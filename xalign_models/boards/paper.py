@@ -98,7 +98,7 @@ def _named(results: Results, base: str | None, name: str) -> str:
 def _common(tables: Sequence[TaskScores], new: str) -> list[TaskScores]:
     """The tables on their common subsets, compared with the new model."""
     common = set.intersection(*(set(table.values()) for table in tables))
-    if not common or len({table.dataset_revision for table in tables}) > 1:
+    if not common or len({table.text for table in tables}) > 1:
         raise ResultsError(
             f"The models share no language of the same text of {tables[0].task}; score them again on it."
         )

@@ -240,7 +240,7 @@ def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, 
     None if both have the same subsets of the same text, so that the backbone's own scores compare.
     """
     baseline, subsets = base.values(), table.values().keys()
-    if table.dataset_revision != base.dataset_revision or not subsets <= baseline.keys():
+    if table.text != base.text or not subsets <= baseline.keys():
         return {}
     return None if subsets == baseline.keys() else by_language(task, {name: baseline[name] for name in subsets})
 

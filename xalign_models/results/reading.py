@@ -86,6 +86,11 @@ class Frame:
         return tuple(map("/".join, pairs)) if len({*self.splits}) > 1 else self.subsets
 
     @cached_property
+    def split(self) -> str:
+        """Names of the splits, with commas between them."""
+        return ", ".join(sorted({*self.splits}))
+
+    @cached_property
     def twice(self) -> list[str]:
         """Subsets that a split has more than once, with the split."""
         named = Counter(zip(self.splits, self.subsets, strict=True))
@@ -139,6 +144,11 @@ class TaskScores:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, columns=dict(zip(*state["columns"], strict=True)))
+
+    @property
+    def text(self) -> tuple[str | None, str]:
+        """Revision and splits of the text: results of other texts do not compare."""
+        return self.dataset_revision, self.frame.split
 
     def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> Mapping[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.

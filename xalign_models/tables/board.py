@@ -52,7 +52,7 @@ class Cell:
         of: Number of the other rows' subsets in that case.
         languages: Codes of the score's languages in that case.
         fitted: Whether the model was fitted on the task's text.
-        other_text: Whether the backbone, or the other rows, were scored on another revision of the text.
+        other_text: Whether the backbone, or the other rows, were scored on another revision or split of the text.
         best: Whether the score is the best of its column.
     """
 

@@ -268,6 +268,19 @@ def test_other_text_cannot_be_compared_but_impossible_scores_are_seen(results, p
     assert run().exit_code == 3
 
 
+@pytest.mark.parametrize("baseline", [False, True])
+def test_other_splits_cannot_be_compared(results, put, keep, tmp_path, baseline: bool) -> None:
+    """A baseline does not name its splits."""
+    run = keep()
+    put(A, "S", {"en": 0.5, "de": 0.5}, split="validation")
+    if not baseline:
+        assert reasons(run(), "cannot tell") == {"mean": "other text: split test before, validation now"}
+        assert run().exit_code == 3
+    else:
+        write_baseline(tmp_path / "b.json", make_baseline(read_results(tmp_path)), {})
+        assert compare(read_results(tmp_path), read_before(tmp_path / "b.json")).exit_code == 0
+
+
 def test_a_wider_run_is_compared_like_for_like(results, put, keep) -> None:
     run = keep()
     put(A, "P", {**PAIRS, "aaa_Latn-ddd_Latn": 0.0, "ddd_Latn-aaa_Latn": 0.0})

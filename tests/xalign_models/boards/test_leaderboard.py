@@ -121,9 +121,10 @@ def test_best_is_among_those_that_cover_most(put, tmp_path) -> None:
     assert [name for name in found if found[name]["T"].best] == [LSAR]
 
 
-def test_no_difference_across_revisions_of_the_text(put, tmp_path) -> None:
-    put(PLAIN, "T", {"en": 0.2}, data="old")
-    put(LSAR, "T", {"en": 0.3}, baseline=PLAIN, data="new")
+@pytest.mark.parametrize("new", [{"data": "d2"}, {"split": "validation"}])
+def test_no_difference_across_revisions_and_splits_of_the_text(put, tmp_path, new) -> None:
+    put(PLAIN, "T", {"en": 0.2})
+    put(LSAR, "T", {"en": 0.3}, baseline=PLAIN, **new)
     board = leaderboard(read_results(tmp_path))
     assert [row.apart for row in board.rows] == [False, True]
     assert cells(board)[LSAR]["T"].difference is None
