@@ -1,7 +1,7 @@
 """``xalign leaderboard``."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -53,6 +53,11 @@ def leaderboard(
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
     expect_many_objects()
     chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
+    _refuse_several_forms({
+        "--html": html and "html", "--means": means and "csv", "--by-language": (html or means) and by_language,
+        "--format": form, "--json": json and "json", "--markdown": markdown and "markdown",
+        "--narrow": narrow and "markdown",
+    })  # fmt: skip
     if serve and html is None:
         raise ResultsError("--serve needs a page; add --html DIR.")
     if html is not None:
@@ -82,6 +87,13 @@ def leaderboard(
             sys.stdout.write(to_markdown(board, narrow=True))
         else:
             show(board, form)
+
+
+def _refuse_several_forms(forms: Mapping[str, object]) -> None:
+    """Refuse options that ask for different forms, of which only one could have effect."""
+    given = {form: option for option, form in forms.items() if form}
+    if len(given) > 1:
+        raise ResultsError(f"{' and '.join(given.values())} ask for several forms of output; choose one.")
 
 
 def _write_page(

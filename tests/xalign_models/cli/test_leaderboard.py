@@ -65,6 +65,21 @@ def test_wrong_uses_are_one_line(board, arguments, part: str) -> None:
     assert part in line
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--narrow --json", "--means --by-language", "--means --json", "--html page --format csv", "--html page --means",
+        "--format csv --json", "--markdown --json", "--html page --by-language",
+    ],
+)  # fmt: skip
+def test_several_forms_of_output_are_refused(board, tmp_path, arguments: str) -> None:
+    status, out, (line,) = board("-t", "SIB200ZeroShot", *arguments.split())
+    assert (status, out) == (2, "")
+    assert "ask for several forms of output; choose one." in line
+    for same in (("--markdown", "--narrow"), ("--json", "--format", "json"), ("--means", "--format", "csv")):
+        assert board(*same)[0] == 0
+
+
 def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
     status, out, _ = board("--html", tmp_path / "page")
     assert (status, out) == (0, f"wrote {tmp_path / 'page' / 'index.html'}\n")
