@@ -19,7 +19,7 @@ Numbers = float | npt.NDArray[Any]
 Z = 1.6448536269514722
 """One-sided 95% quantile of the normal distribution."""
 _HALVINGS = 40  # of an interval of at most two, down to 2e-12
-_DRAWS = 20_000  # of a planned comparison: its power is known to half a percent
+_TAIL = 1e-12  # probability of the counts that a plan leaves out at either end
 
 
 class Fall(NamedTuple):
@@ -103,13 +103,18 @@ def items_needed(margin: float, churn: float, languages: int, power: float) -> i
         languages: Number of languages, of independent items.
         power: Probability that all of them pass.
     """
+    from scipy.stats import binom
 
     def passes(n: int) -> bool:
-        rng = np.random.default_rng(0)
-        changed = rng.binomial(n, churn, _DRAWS)
-        lost = rng.binomial(changed, 0.5)
-        passed = score(counted(lost, changed - lost, n), margin) <= -Z
-        return float(passed.mean()) ** languages >= power
+        low, high = binom.ppf([_TAIL, 1 - _TAIL], n, churn)
+        changed = np.arange(max(low, 0), high + 1)
+        most, least = np.full(len(changed), -1.0), changed + 1  # lost answers that pass and that do not, by bisection
+        for _ in range(n.bit_length() + 1):
+            lost = (most + least) // 2
+            passed = score(counted(lost, changed - lost, n), margin) <= -Z
+            most, least = np.where(passed, lost, most), np.where(passed, least, lost)
+        chance = binom.pmf(changed, n, churn) @ binom.cdf(most, changed, 0.5)
+        return float(chance) ** languages >= power
 
     most = 1
     while not passes(most):

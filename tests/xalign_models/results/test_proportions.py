@@ -99,6 +99,16 @@ def test_the_planned_number_passes_as_often_as_promised() -> None:
     assert items_needed(0.02, 0.04, languages=1, power=0.7) < n
 
 
+@pytest.mark.parametrize(("languages", "power"), [(1, 0.8), (22, 0.99), (1000, 0.99)])
+def test_a_plan_for_many_languages_keeps_its_promise(languages: int, power: float) -> None:
+    """The chance that one of them fails is far below what a simulation sees."""
+    n = items_needed(0.05, 0.04, languages, power)
+    lost, won = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
+    each = binom.pmf(lost + won, n, 0.04) * binom.pmf(lost, lost + won, 0.5)
+    passing = score(counted(lost, won, n), 0.05) <= -Z
+    assert power <= float(each[passing].sum()) ** languages < power + 0.03
+
+
 def test_the_most_powerful_test_is_not_far() -> None:
     """4% of 1,000 answers change: no fall or one of a point, told apart by the likelihood ratio."""
     lost, won = np.arange(100)[:, None], np.arange(100)[None, :]
