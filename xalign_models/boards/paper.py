@@ -16,6 +16,7 @@ import numpy as np
 from xalign_models import __version__, boards, published
 from xalign_models.boards.leaderboard import choose, choose_models, leaderboard
 from xalign_models.errors import ResultsError
+from xalign_models.files import sha256_file
 from xalign_models.paths import atomic_write_text
 from xalign_models.plugins import sources
 from xalign_models.results.intervals import FEWEST
@@ -24,6 +25,7 @@ from xalign_models.specs import ModelSpec
 from xalign_models.tables.board import Board, Evidence, wrap
 from xalign_models.tables.formats import ABREAST, latex, to_latex
 
+_PROVENANCE = "provenance.json"
 _HASH = re.compile(r"-[0-9a-f]{6}$")
 _BLOCK = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%%\n%s}"
 _ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?^\}", re.M | re.S)
@@ -130,11 +132,12 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
         folder: Directory to write.
         metadata: mteb's metadata by task, as far as there are any.
         command: The command that writes the folder, for ``reproduce.sh``.
+
+    Raises:
+        ResultsError: The folder has a file of such a name with other content than xalign wrote.
     """
     from xalign_models.figures import save
 
-    folder.mkdir(parents=True, exist_ok=True)
-    save(_figure(paper), folder, "differences", "pdf")
     references = files(published).joinpath("methods.bib").read_text(encoding="utf-8")
     citations = (getattr(task, "bibtex_citation", None) or "" for task in metadata.values())
     references += "\n".join(citation.replace(r"\\", "\\") for citation in citations)  # some of mteb's escape twice
@@ -149,11 +152,28 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
         "figure.tex": _template("figure") % latex(paper.label),
         "methods.tex": methods,
         "references.bib": "\n\n".join(entry for key, entry in entries.items() if key in cited) + "\n",
-        "provenance.json": json.dumps(_provenance(paper), indent=2, ensure_ascii=False) + "\n",
         "reproduce.sh": "\n".join(lines) + "\n",
     }
+    folder.mkdir(parents=True, exist_ok=True)
+    _refuse_others(folder, [*content, "differences.pdf"])
+    save(_figure(paper), folder, "differences", "pdf")
     for name, text in content.items():
         atomic_write_text(folder / name, text)
+    hashes = {name: sha256_file(folder / name) for name in [*content, "differences.pdf"]}
+    provenance = {"scores": _provenance(paper), "files": hashes}
+    atomic_write_text(folder / _PROVENANCE, json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
+
+
+def _refuse_others(folder: Path, names: Collection[str]) -> None:
+    """Refuse to replace a file that is not as the last run left it."""
+    try:
+        hashes = json.loads((folder / _PROVENANCE).read_text(encoding="utf-8"))["files"]
+        hashes[_PROVENANCE] = sha256_file(folder / _PROVENANCE)
+    except (OSError, ValueError, TypeError, KeyError):
+        hashes = {}
+    for path in (folder / name for name in [*names, _PROVENANCE]):
+        if path.exists() and sha256_file(path) != hashes.get(path.name):
+            raise ResultsError(f"{path} is not as xalign wrote it; move it away, or name another folder with --to.")
 
 
 def _template(name: str) -> str:

@@ -144,6 +144,32 @@ def test_pdflatex_sets_ten_columns_within_the_page(results, put, tmp_path):
     assert "Overfull" not in (folder / "paper.log").read_text("utf-8", "replace")
 
 
+def test_a_folder_is_written_again_unless_a_file_there_is_anothers(results, folder):
+    paper = compare(results.read, results.names[-1], ["lsar"])
+    names = {path.name for path in folder.iterdir()}
+    assert {"paper.tex", "references.bib", "differences.pdf", "provenance.json"} < names
+    write_paper(paper, folder, {}, ["another"])  # untouched files are replaced
+    assert (folder / "reproduce.sh").read_text("utf-8").endswith("another\n")
+    for name in names:
+        kept = (folder / name).read_bytes()
+        (folder / name).write_bytes(b"mine")
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        with pytest.raises(ResultsError, match="is not as xalign wrote it"):
+            write_paper(paper, folder, {}, ["xalign", "paper"])
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
+        (folder / name).write_bytes(kept)
+    write_paper(paper, folder, {}, ["xalign", "paper"])
+
+
+def test_a_folder_of_anothers_paper_is_refused_as_it_is(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "methods.tex").write_text("mine")
+    with pytest.raises(ResultsError, match=r"methods\.tex is not as xalign wrote it"):
+        write_paper(compare(results.read, results.names[-1], ["lsar"]), tmp_path / "mine", {}, ["xalign", "paper"])
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["mine"]
+
+
 def test_the_commands_fit_what_is_not_registered_and_score_all(folder):
     fit, other, run, again = (folder / "reproduce.sh").read_text("utf-8").splitlines()[2:]
     labels = [line.partition("--label ")[2].partition(" ")[0] for line in (fit, other)]
