@@ -22,7 +22,7 @@ from xalign_models.atlas.table import TASKS, Atlas, PublishedModel
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import FLORES_200, canonical, display_name
 
-PERMISSIVE = frozenset("apache-2.0 apache-2 mit bsd-2-clause bsd-3-clause isc cc0-1.0 unlicense cc-by-4.0".split())
+PERMISSIVE = frozenset("apache-2.0 mit bsd-2-clause bsd-3-clause isc cc0-1.0 unlicense cc-by-4.0".split())
 """Licences that require attribution at most."""
 CLOSE = 0.02
 """Models this near to the best count as good as it: two points."""
@@ -31,8 +31,13 @@ NEXT = 3
 
 
 def named(licence: str | None) -> str:
-    """A licence's name in the registry's form: ``apache-2.0`` for Apache 2.0."""
-    return "-".join(re.split(r"[\s_-]+", (licence or "").strip().lower()))
+    """A licence's name in the registry's form: ``apache-2.0`` for Apache License 2.0; empty if it is unknown.
+
+    The page does the same.
+    """
+    words = re.split(r"[\s_,-]+", (licence or "").strip().lower())
+    name = "-".join(word for word in words if word not in {"the", "license", "licence", "version"})
+    return re.sub(r"^apache-?v?2(\.0)?$", "apache-2.0", "" if name == "not-specified" else name)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Wish:
         object.__setattr__(self, "task", "sts" if task == "similarity" else task)
         if self.task is not None and self.task not in TASKS:
             raise ModelError(f"--task {self.task}: one of {', '.join(TASKS)} is needed.")
+        if self.licence is not None and not named(self.licence):
+            raise ModelError(f"--license {self.licence!r} names no licence; give one such as MIT, or permissive.")
 
     def admits(self, model: PublishedModel) -> bool:
         """Whether the model's size, licence and dimension are known to fit."""
@@ -156,7 +163,7 @@ def choose(atlas: Atlas, wish: Wish) -> ModelRanking:
     order = np.argsort(-np.rint(10_000 * cautious.mean(axis=0)), kind="stable").tolist()
     chosen = [row for row in order if wish.admits(about[row])]
     if not chosen:
-        licences = Counter(named(model.licence) for model in about if model.licence)
+        licences = Counter(filter(None, (named(model.licence) for model in about)))
         if wish.licence and named(wish.licence) not in {*licences, "permissive"}:
             most = ", ".join(name for name, _ in licences.most_common(8))
             raise ModelError(f"--license {wish.licence}: no model has it; the most common are {most}.")
@@ -204,9 +211,11 @@ def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]
             name = f"{display_name(code)} ({code})"
             task = f"{wish.task} task" if wish.task else "task"
             yield f"A guess: no {task} has {name}; scores are predicted from languages like it."
-    needed = {"parameters": wish.max_parameters, "dimension": wish.max_dimension, "licence": wish.licence}
     unknown = sum(
-        any(limit is not None and getattr(model, field) is None for field, limit in needed.items()) for model in about
+        (wish.max_parameters is not None and model.parameters is None)
+        or (wish.max_dimension is not None and model.dimension is None)
+        or (wish.licence is not None and not named(model.licence))
+        for model in about
     )
     if unknown:
         yield f"{unknown} models are left out because the registry does not say whether they fit."
@@ -256,7 +265,8 @@ def language_words(languages: tuple[str, ...]) -> dict[str, str]:
 def _folded(text: str) -> str:
     """A word in lower case, without accents and brackets, with hyphens; the page does the same."""
     letters = unicodedata.normalize("NFD", re.sub(r"[()]", "", text).lower())
-    return named("".join(letter for letter in letters if unicodedata.category(letter) != "Mn"))
+    word = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
+    return "-".join(re.split(r"[\s_-]+", word.strip()))
 
 
 def understood(text: str, languages: Sequence[str]) -> str:

@@ -169,6 +169,7 @@ def _bytes(count: int | None) -> str:
 
 
 def _row(candidate: RankedModel, choice: ModelRanking) -> dict[str, Any]:
+    from xalign_models.atlas.choose import named
     from xalign_models.languages import display_name
 
     about = candidate.about
@@ -187,7 +188,7 @@ def _row(candidate: RankedModel, choice: ModelRanking) -> dict[str, Any]:
         "context": about.max_tokens or "?",
         "weights": {True: "open", False: "API", None: "?"}[about.open_weights],
         "prompts": {True: "yes", False: "no", None: "?"}[about.prompts],
-        "licence": about.licence or "?",
+        "licence": about.licence if named(about.licence) else "?",
         "link": about.reference or "?",
     }
 

@@ -10,7 +10,7 @@ const kindName = (kind) => ({ retrieval: "retrieval of passages", bitext: "bitex
 const amount = (value) =>
   !value ? "?" : value >= 1e9 ? `${+(value / 1e9).toFixed(1)}B` : `${Math.round(value / 1e6) || "<1"}M`;
 const share = (value) => percent(value === null ? null : 100 * value);
-const licenceOf = ({ licence }) => (/^https?:/.test(licence) ? "its own" : licence || "?");
+const licenceOf = ({ licence }) => (/^https?:/.test(licence) ? "its own" : licenceName(licence) ? licence : "?");
 const columnName = (column) =>
   `${column.label} · ${column.metric}${column.measured.length === column.models.length ? " · measured here" : ""} · ${column.models.length} models`;
 
@@ -101,7 +101,7 @@ function wishOf(state) {
     wrong,
     languages: labels,
     kind: state.kind,
-    licence: state.licence,
+    licence: licenceName(state.licence),
     size: size && Math.round(size[1] * { "": 1, k: 1e3, m: 1e6, b: 1e9 }[size[2]]),
     dimension,
     adjusted: state.adjusted === "1",
@@ -132,7 +132,7 @@ function ChooseView({ state: given, change }) {
   const { languages, models } = DATA.atlas;
   const wish = wishOf(state);
   const table = useMemo(readTable, []);
-  const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
+  const licences = unique(models.map(({ licence }) => licenceName(licence)).filter(Boolean));
   const add = (label) => change({ wanted: [given.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
   const choosable = byName(languages.filter((label) => named(label)[1]));
   const field = (key, label, hint) =>
@@ -142,7 +142,7 @@ function ChooseView({ state: given, change }) {
     <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
     <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, kindName(kind)])]} onChange=${(kind) => change({ kind })} />
     ${field("size", "Most parameters", "any, e.g. 600M")}
-    <${Choice} label="Licence" value=${state.licence} options=${[["", "any"], ["permissive", "permissive (MIT, Apache, …)"], ...licences.map((one) => [one, one])]} onChange=${(licence) => change({ licence })} />
+    <${Choice} label="Licence" value=${wish.licence} options=${[["", "any"], ["permissive", "permissive (MIT, Apache, …)"], ...licences.map((one) => [one, one])]} onChange=${(licence) => change({ licence })} />
     ${field("dimension", "Longest vectors", "any, e.g. 768")}
     <${Choice} label="Tasks trained on" value=${state.adjusted} options=${[["", "as scored"], ["1", "less the gain of training"]]} onChange=${(adjusted) => change({ adjusted })} /></form>
     ${wish.wrong.map((line) => html`<p class="down" role="alert">${line}</p>`)}`;

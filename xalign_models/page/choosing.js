@@ -56,8 +56,15 @@ function readTable() {
   };
 }
 
+// A licence's name in the registry's form, as the command writes it; empty if it is unknown.
+function licenceName(text) {
+  const words = (text || "").toLowerCase().trim().split(/[\s_,-]+/),
+    name = words.filter((word) => !["the", "license", "licence", "version"].includes(word)).join("-");
+  return name === "not-specified" ? "" : name.replace(/^apache-?v?2(\.0)?$/, "apache-2.0");
+}
+
 function admits(wish, about) {
-  const licence = (about.licence || "").toLowerCase();
+  const licence = licenceName(about.licence);
   return (
     (!wish.size || (about.parameters || Infinity) <= wish.size) &&
     (!wish.dimension || (about.dimension || Infinity) <= wish.dimension) &&

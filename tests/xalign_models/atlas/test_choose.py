@@ -25,6 +25,9 @@ QUERIES = {
 }  # fmt: skip
 """49 words for languages, and what they mean; None is a language that the table may have or lack."""
 
+APACHE = ("apache-2.0", "Apache 2.0", "apache-2", "apache2", "Apache License 2.0", "The Apache License, Version 2.0")
+"""Words for one licence."""
+
 
 @pytest.fixture(scope="module")
 def atlas():
@@ -60,10 +63,23 @@ def test_doubt_counts_against_a_model_and_candidates_lie_inside(atlas):
 
 
 def test_a_licence_is_known_as_people_write_it(atlas):
-    found = [choose(atlas, Wish(("deu-Latn",), licence=text)).candidates for text in ("apache-2.0", "Apache 2.0")]
-    assert found[0] == found[1]
+    expected = choose(atlas, Wish(("deu-Latn",), licence="apache-2.0")).candidates
+    assert {"apache-2.0", "apache-2"} <= {one.about.licence for one in expected}
+    for text in APACHE:
+        assert choose(atlas, Wish(("deu-Latn",), licence=text)).candidates == expected
     with pytest.raises(ModelError, match=r"--license WTFPL: no model has it; the most common are .*apache-2\.0"):
         choose(atlas, Wish(("deu-Latn",), licence="WTFPL"))
+
+
+def test_a_licence_that_the_registry_does_not_specify_is_unknown(atlas):
+    for licence in ("", " ", "not specified", "License"):
+        with pytest.raises(ModelError, match="names no licence; give one such as MIT"):
+            Wish(("deu-Latn",), licence=licence)
+    models = [atlas.models[name] for name in scores_of(atlas).models if name in atlas.models]
+    unknown = [one for one in models if one.licence in {None, "not specified"}]
+    assert None in {one.licence for one in unknown} != {None}
+    said = choose(atlas, Wish(("deu-Latn",), licence="mit")).notes[-1]
+    assert said.startswith(f"{len(unknown)} models are left out because the registry does not say")
 
 
 def test_limits_are_kept_in_any_case(atlas):

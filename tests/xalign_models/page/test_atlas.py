@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.xalign_models.atlas.test_choose import QUERIES
+from tests.xalign_models.atlas.test_choose import APACHE, QUERIES
 from tests.xalign_models.page.conftest import data_in, first_paint, numbers_in, packed_in, settle, show, texts
 from xalign_models.atlas import KINDS, load_atlas
-from xalign_models.atlas.choose import Wish, choose, understood
+from xalign_models.atlas.choose import Wish, choose, named, understood
 from xalign_models.atlas.measured import join
 from xalign_models.atlas.scores import estimate, scores_of, with_models, with_table
 from xalign_models.atlas.table import TASKS, Atlas, Column, PublishedModel
@@ -116,8 +116,15 @@ def test_the_page_and_the_command_agree_on_a_query(open_page, word) -> None:
 def test_the_form_ranks_as_the_command_does(page, browser) -> None:
     driver = browser(page)
     settle(driver)
-    for wish in WISHES:
+    for wish in [*WISHES, *(Wish(("deu-Latn",), licence=text) for text in APACHE)]:
         same(driver, load_atlas(), wish)
+
+
+def test_the_page_and_the_command_name_licences_alike(open_page) -> None:
+    licences = [*APACHE, *{model.licence or "" for model in load_atlas().models.values()}]
+    found = open_page.execute_script("return arguments[0].map(licenceName)", licences)
+    assert found == [named(licence) for licence in licences]
+    assert "" in found
 
 
 def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> None:
