@@ -141,7 +141,7 @@ def fit(
     spending.set()
     check_output(output)
     text: dict[str, Any] = {
-        "corpus": split_list(corpus),
+        "corpus": split_list(corpus) if corpus else None,
         "languages": language_codes(languages, None, all=None),
         "limit": limit,
         "device": device,
@@ -149,7 +149,7 @@ def fit(
     if old or new:
         from xalign_models.models import migration
 
-        if not (old and new and corpus) or backbone or param or label:
+        if not (old and new and text["corpus"]) or backbone or param or label:
             raise ModelError("--from, --to and --corpus go together, without --backbone, --param and --label.")
         model = migration.fit(method, old=old, new=new, **text)
         save(model, output)

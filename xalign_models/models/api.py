@@ -82,7 +82,7 @@ def fit(
         ModelError: The backbone is unknown or aligned already, it lacks a prompt, or the label is invalid.
         AlignmentError: The method or a parameter is unknown, the limit is below 1, or the method cannot be fitted on
             the text.
-        DataError: The corpus is not a name.
+        DataError: The corpus is not a name, or empty.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -95,7 +95,8 @@ def fit(
     """
     card: Sequence[CardRow] = ()
     names = _names(corpus)
-    common: dict[str, Any] = {"backbone": backbone, "corpus": names, "languages": languages, "overrides": overrides}
+    common: dict[str, Any] = {"backbone": backbone, "languages": languages, "overrides": overrides}
+    common["corpus"] = names or None
     if method == "auto":
         if params or not names:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
@@ -217,6 +218,8 @@ def _names(corpus: str | Sequence[str] | None) -> tuple[str, ...]:
             f"corpus= takes names of texts, such as ntrex, not a value of type {type(corpus).__name__}; write your "
             "own text to a file and name it own:FILE."
         )
+    if corpus is not None and not (names and all(name.strip() for name in names)):
+        raise DataError("--corpus is empty; name a text, such as ntrex.")
     return tuple(names)
 
 

@@ -155,6 +155,14 @@ def test_other_commands_refuse(xalign, arguments):
     assert one_error(xalign(*arguments))
 
 
+@pytest.mark.parametrize("corpus", ["", " , "])
+def test_an_empty_corpus_is_refused(xalign, tiny_model, corpus):
+    for command in (("fit", "centered", "-o", "model"), ("recommend",)):
+        assert one_error(xalign(*command, "--backbone", tiny_model, "--corpus", corpus), "--corpus is empty")
+    migration = ("fit", "affine", "-o", "model", "--from", tiny_model, "--to", tiny_model)
+    assert one_error(xalign(*migration, "--corpus", corpus), "--from, --to and --corpus go together")
+
+
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [

@@ -13,7 +13,7 @@ import pytest
 
 from xalign_models import corpora, fit
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
-from xalign_models.models import fitting
+from xalign_models.models import api, fitting
 from xalign_models.specs import AlignmentSpec
 
 ROTATED = {"deu": np.linalg.qr(np.random.default_rng(9).standard_normal((16, 16))).Q}
@@ -248,6 +248,15 @@ def test_a_corpus_that_is_no_name_is_refused(corpus):
     for method in ("centered", "auto"):
         with pytest.raises(DataError, match="own:FILE"):
             fit(method, backbone="all-MiniLM-L6-v2", corpus=corpus)
+
+
+@pytest.mark.parametrize("corpus", ["", " ", [], ["gettext:fit", ""]])
+def test_an_empty_corpus_is_refused(corpus):
+    for method in ("centered", "auto"):
+        with pytest.raises(DataError, match="--corpus is empty"):
+            fit(method, backbone="all-MiniLM-L6-v2", corpus=corpus)
+    with pytest.raises(DataError, match="--corpus is empty"):
+        api.recommend(backbone="all-MiniLM-L6-v2", corpus=corpus)
 
 
 def test_a_model_that_is_no_name_is_refused():
