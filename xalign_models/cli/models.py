@@ -48,8 +48,9 @@ def models(
     if match.startswith("mteb:"):
         from xalign_models.backbones.mteb import registry
 
-        listed = ((f"mteb:{name}", note) for name, note in sorted(registry().items()))
-        print_rows([{"model": name, "note": note or "a backbone"} for name, note in listed if match in name], json)
+        part = match.removeprefix("mteb:").lower()
+        listed = [(name, note) for name, note in sorted(registry().items()) if part in name.lower()]
+        _print_found([{"model": f"mteb:{name}", "note": note or "a backbone"} for name, note in listed], match, json)
         return
     found = known_specs() if match or json else specs()  # the list of backbones needs no cards of trained models
     registered = sorted(found.items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
@@ -64,10 +65,7 @@ def models(
             for name, spec in registered
             if match.lower() in name.lower()
         ]
-        print_rows(rows, json)
-        if not rows:
-            tell(f"No name of a model contains {match!r}.")
-            raise typer.Exit(1)
+        _print_found(rows, match, json)
         return
     backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
@@ -79,6 +77,13 @@ def models(
         f"methods {methods}. METHOD__X__gettext is aligned on text from the package index alone. "
         f"`xalign models {backbones[0].name}` lists the names."
     )
+
+
+def _print_found(rows: list[dict[str, Any]], match: str, json: bool) -> None:
+    print_rows(rows, json)
+    if not rows:
+        tell(f"No name of a model contains {match!r}.")
+        raise typer.Exit(1)
 
 
 def _layer(backbone: BackboneSpec) -> str:

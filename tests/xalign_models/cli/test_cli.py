@@ -311,6 +311,12 @@ def test_lists(xalign):
     assert "xalign/lusifer-small__" in xalign("models", "lusifer-small")[1], "it comes with xalign"
     assert len(xalign("models", "xalign/")[1].splitlines()) == 1 + len(list_models())
     assert xalign("models", "nope") == (1, "", ["No name of a model contains 'nope'."])
+    for match in ("mteb:nope", "mteb:e5-nope"):
+        assert xalign("models", match) == (1, "", [f"No name of a model contains {match!r}."])
+    found = [line.split("\t")[0] for line in xalign("models", "mteb:E5-small")[1].splitlines()[1:]]
+    assert "mteb:intfloat/multilingual-e5-small" in found
+    assert all(name.startswith("mteb:") and "e5-small" in name.lower() for name in found)
+    assert len(xalign("models", "mteb:")[1].splitlines()) > len(found) + 1
     status, out, err = xalign("models")
     assert {line.split("\t")[0] for line in out.splitlines()[1:]} == {
         name.removeprefix("xalign/plain__") for name in list_models() if name.startswith("xalign/plain__")
