@@ -101,6 +101,7 @@ def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error
         ("run --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
         ("fit lsar -o x --backbone y --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
         ("recommend --backbone y --corpus ntrex --languages qqq", "Unknown ISO 639-3 language code 'qqq'"),
+        ("try y absent", "absent: no such folder"),
         ("index audit absent.parquet --model y", "absent.parquet does not exist"),
         ("index fix absent.parquet --model y -o x", "absent.parquet does not exist"),
         ("index migrate absent.parquet --from y --to z -o x", "absent.parquet does not exist"),
