@@ -199,5 +199,5 @@ def _explain(choice: ModelRanking) -> list[str]:
     near = [candidate for candidate in choice.candidates if candidate.model == choice.cheapest]
     lines = [f"smallest within two points of the first: {one.model}, {100 * one.score:.1f}" for one in near]
     tasks = ", ".join(f"{display_name(language)} {count}" for language, count in choice.coverage.items())
-    lines += [f"tasks of this kind with scores in each language: {tasks}", *choice.notes]
+    lines += [f"number of tasks with scores in each language: {tasks}", *choice.notes]
     return lines + [f"measure this next: {line}" for line in choice.next]

@@ -53,6 +53,7 @@ def test_choose_prints_what_a_team_lead_decides_by(xalign):
     assert row["licence"] == "mit"
     assert row["worst"].endswith(("German", "Norwegian Bokmål"))
     assert "smallest within two points of the first" in "\n".join(err)
+    assert any(line.startswith("- number of tasks with scores in each language: German ") for line in err)
 
 
 def test_choose_as_json_has_all_models_and_their_limits(xalign):
@@ -73,6 +74,7 @@ def test_choose_as_json_has_all_models_and_their_limits(xalign):
         ((), "--languages"),
         (("--languages", "sw", "--max-params", "big"), "--max-params big"),
         (("--languages", "sw", "--task", "chat"), "--task chat"),
+        (("--languages", "sw", "--license", " "), "--license ' ' names no licence"),
         (("--languages", "sw", "--max-params", "1"), "--max-params"),
         (("--languages", "sw", "--top", "-1"), "--top"),
         (("--languages", "sw", "--dim", "0"), "--dim"),
