@@ -22,7 +22,7 @@ from xalign_models.plugins import sources
 from xalign_models.results.intervals import FEWEST
 from xalign_models.results.reading import Results, TaskScores
 from xalign_models.specs import ModelSpec
-from xalign_models.tables.board import Board, Evidence, wrap
+from xalign_models.tables.board import Board, Evidence, Row, wrap
 from xalign_models.tables.formats import ABREAST, latex, to_latex
 
 _PROVENANCE = "provenance.json"
@@ -87,7 +87,19 @@ def compare(results: Results, new: str, against: Sequence[str], tasks: Collectio
         replace(row, group="", label=labels[row.name], prompt=row.prompt if prompted else "")
         for row in map(by_name.__getitem__, names)
     ]
-    return Paper(new, replace(board, rows=rows), tables)
+    return Paper(new, replace(board, rows=_agreeing(rows, new)), tables)
+
+
+def _agreeing(rows: Sequence[Row], new: str) -> list[Row]:
+    """Without ties where the printed difference to the best holds: ties are corrected over more tests than it is."""
+    mine = next(row for row in rows if row.name == new).cells
+    apart = set()
+    for row in rows:
+        for column, cell in row.cells.items():
+            if cell.test in {Evidence.HOLDS, Evidence.FIXED} and (mine[column].best or cell.best):
+                apart.add((row.name if mine[column].best else new, column))
+    freed = [{c: replace(cell, ranks=None) for c, cell in row.cells.items() if (row.name, c) in apart} for row in rows]
+    return [replace(row, cells=row.cells | cells) for row, cells in zip(rows, freed, strict=True)]
 
 
 def _named(results: Results, base: str | None, name: str) -> str:
@@ -187,7 +199,7 @@ def _table(paper: Paper) -> str:
         "Scores in percent, means over the languages or language pairs that all rows have.",
         f"Small: difference to {latex(paper.label)} in points and its 95\\% interval.",
         "same: the difference within a language." if any(cell.same is not None for cell in cells) else "",
-        "Bold: best; underlined: statistically tied with it (all pairs tested, Holm's correction).",
+        "Bold: best; underlined: statistically tied with it, in the printed difference and among all pairs (Holm's correction).",
         r"\textasciitilde{}: may be chance (Holm's correction)." if Evidence.CHANCE in marks else "",
         r"\textdegree{}: tested over sentences only, the languages are too few." if Evidence.FIXED in marks else "",
         r"\textdagger{}: fitted or trained on text of the task." if any(cell.fitted for cell in cells) else "",

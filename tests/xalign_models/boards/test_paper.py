@@ -15,6 +15,7 @@ from xalign_models.boards.paper import compare, write_paper
 from xalign_models.errors import ResultsError
 from xalign_models.results.reading import read_results
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
+from xalign_models.tables.board import Evidence
 
 BASE = "xalign/plain__tiny_bert"
 PAIRS = ["deu_Latn-eng_Latn", "fra_Latn-eng_Latn", "ita_Latn-eng_Latn"]
@@ -59,6 +60,29 @@ def test_means_and_differences_are_over_the_common_pairs_against_the_new_model(r
         assert not cell.tied
     assert rows[new].cells["Mining"].difference is None
     assert rows[new].cells["Mining"].best
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_no_row_is_tied_with_the_best_if_its_difference_to_it_holds(put, tmp_path, place):
+    """Among the few tests of one model, differences hold that do not hold among all pairs."""
+    rng = np.random.default_rng(2)
+    names = [f"xalign/{name}__tiny_bert" for name in ("best", "a", "b", "c", "d", "e", "near")]
+    for task in ("Mining", "Other", "Third"):
+        order = rng.random((len(PAIRS), 400))
+        for model, chance in zip(names, (0.6, 0.57, 0.54, 0.51, 0.48, 0.45, 0.59), strict=True):
+            noise = rng.random(order.shape)
+            hits = dict(zip(PAIRS, np.where(noise < 0.5, order, noise) < chance, strict=True))
+            ranks = {pair: np.where(hit, 1, 2).astype(np.uint16)[None] for pair, hit in hits.items()}
+            put(model, task, {pair: float(hit.mean()) for pair, hit in hits.items()}, ranks=ranks)
+    new = names[place]
+    rows = compare(read_results(tmp_path), new, [name for name in names if name != new]).board.rows
+    (mine,) = (row.cells for row in rows if row.name == new)
+    cells = [(row.name, column, cell) for row in rows for column, cell in row.cells.items()]
+    holding = [(name, column, cell) for name, column, cell in cells if cell.test in {Evidence.HOLDS, Evidence.FIXED}]
+    assert holding
+    assert not any(cell.tied for _, column, cell in holding if mine[column].best)
+    assert not any(mine[column].tied for _, column, cell in holding if cell.best)
+    assert any(cell.tied for *_, cell in cells)
 
 
 def test_refusals_name_what_is_missing(results, put, tmp_path):
