@@ -199,7 +199,7 @@ def _table(paper: Paper) -> str:
         "Scores in percent, means over the languages or language pairs that all rows have.",
         f"Small: difference to {latex(paper.label)} in points and its 95\\% interval.",
         "same: the difference within a language." if any(cell.same is not None for cell in cells) else "",
-        "Bold: best; underlined: statistically tied with it, in the printed difference and among all pairs (Holm's correction).",
+        "Bold: best; underlined: statistically tied with it, in the table and among all pairs (Holm's correction).",
         r"\textasciitilde{}: may be chance (Holm's correction)." if Evidence.CHANCE in marks else "",
         r"\textdegree{}: tested over sentences only, the languages are too few." if Evidence.FIXED in marks else "",
         r"\textdagger{}: fitted or trained on text of the task." if any(cell.fitted for cell in cells) else "",
