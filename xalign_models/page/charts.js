@@ -9,15 +9,16 @@ function DifferencesView({ rows, column, state }) {
   const between = ({ interval }) => (interval ? ` [${interval.map(points).join(", ")}]` : "");
   const title = ({ row, cell }) => `${rowName(row)}: ${points(cell.difference)}${between(cell)}`;
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
-  return html`<p class="lead">The change by each alignment on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals. <b>Better</b> and <b>worse</b> hold for other sentences and other languages; <b>untested over languages</b>: these languages are too few to say so, and the interval is over sentences alone.${others(state)}</p>
+  return html`<p class="lead">The change by each alignment on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals. <b>Better</b> and <b>worse</b> hold for other sentences and other languages; <b>untested over languages</b>: these languages are too few to say so, and the interval is over sentences alone. Grey: may be chance after Holm's correction over the board, even where a single interval excludes zero.${others(state)}</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
       const margin = Math.min(width * 0.5, 420),
         narrow = width < 640; // labels in two lines: the alignment, and its backbone
       const short = (text) => (text.length * 6.5 > margin ? text.slice(0, margin / 6.5 - 1) + "…" : text);
       return {
         width,
-        height: 60 + (narrow ? 34 : 20) * order.length,
+        height: 74 + (narrow ? 34 : 20) * order.length,
         marginLeft: margin,
+        marginBottom: 44, // the label is below the ticks
         x: { label: "points against plain →", grid: true, axis: "both" },
         y: { domain: order.map(name), label: null, tickFormat: (text) => (narrow ? text.split(" · ") : [text]).map(short).join("\n") },
         color: {

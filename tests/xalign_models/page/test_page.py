@@ -91,6 +91,22 @@ def test_the_numbers_are_the_boards(page, tmp_path, browser) -> None:
             assert ("best" in style.split(), "tied" in style.split()) == (cell.best, cell.tied)
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_differences_explain_grey_and_their_axis_has_a_label_beside_its_ticks(page, browser, width) -> None:
+    driver = browser(page, width=width)
+    show(driver, "view=differences")
+    assert "even where a single interval excludes zero" in texts(driver, "#view .lead")[0]
+    (label, *ticks) = driver.execute_script(
+        "const boxes = (wanted) => [...document.querySelectorAll('.chart svg text')].filter((one) =>"
+        " /points against/.test(one.textContent) === wanted).map((one) => one.getBoundingClientRect().toJSON());"
+        "return [...boxes(true), ...boxes(false)]"
+    )
+    assert ticks
+    for tick in ticks:
+        apart = label["top"] >= tick["bottom"] or label["bottom"] <= tick["top"]
+        assert apart or label["left"] >= tick["right"] or label["right"] <= tick["left"]
+
+
 def test_one_language_shows_that_language(page, tmp_path, browser) -> None:
     driver = browser(page)
     labels = driver.execute_script("return DATA.labels.map((label) => label[0])")
