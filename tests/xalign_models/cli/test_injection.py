@@ -124,6 +124,7 @@ class TestName:
         class Model(list[object]):
             xalign_spec = ModelSpec(BackboneSpec("b", f"org/{name}"))
             xalign_claims = {"name": name}
+            tuned = False
 
         write_card(Model(), tmp_path, called=name)
         text = (tmp_path / "README.md").read_text("utf-8")
