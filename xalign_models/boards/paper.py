@@ -15,8 +15,8 @@ import numpy as np
 
 from xalign_models import __version__, boards, published
 from xalign_models.boards.leaderboard import choose, choose_models, leaderboard
-from xalign_models.errors import ResultsError
-from xalign_models.files import sha256_file
+from xalign_models.errors import FileError, ResultsError
+from xalign_models.files import read_json, sha256_file
 from xalign_models.paths import atomic_write_text
 from xalign_models.plugins import sources
 from xalign_models.results.intervals import FEWEST
@@ -179,9 +179,9 @@ def write_paper(paper: Paper, folder: Path, metadata: Mapping[str, Any], command
 def _refuse_others(folder: Path, names: Collection[str]) -> None:
     """Refuse to replace a file that is not as the last run left it."""
     try:
-        hashes = json.loads((folder / _PROVENANCE).read_text(encoding="utf-8"))["files"]
+        hashes = read_json(folder / _PROVENANCE)["files"]
         hashes[_PROVENANCE] = sha256_file(folder / _PROVENANCE)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (FileError, TypeError, KeyError):
         hashes = {}
     for path in (folder / name for name in [*names, _PROVENANCE]):
         if path.exists() and sha256_file(path) != hashes.get(path.name):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from xalign_models import assets
 from xalign_models.errors import FileError, ModelError, one_line
-from xalign_models.files import read_json
+from xalign_models.files import is_number, read_json
 from xalign_models.paths import atomic_write_text
 
 logger = logging.getLogger(__name__)
@@ -34,12 +33,8 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerat
 
 def json_lines(log: list[dict[str, Any]]) -> str:
     """A log as text: one JSON object a line, without numbers that are not finite, which JSON does not have."""
-    finite = ({name: value for name, value in entry.items() if not _is_infinite(value)} for entry in log)
+    finite = ({k: v for k, v in entry.items() if not isinstance(v, float) or is_number(v)} for entry in log)
     return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in finite)
-
-
-def _is_infinite(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def training_record(directory: Path) -> dict[str, Any]:
