@@ -8,7 +8,7 @@ ISO 639-3 code and its likely script according to CLDR. The tables are in ``lang
 import difflib
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -92,6 +92,11 @@ def canonical(code: str) -> str:
     if script and f"{language}-{script}" not in FLORES_200 and not _is_script(script):
         raise _unknown(code, FLORES_200, "")
     return f"{language}-{script or _likely_script(language, (match['region'] or '').upper())}"
+
+
+def canonical_codes(codes: str | Iterable[str]) -> list[str]:
+    """The canonical forms of codes, in a list or with commas between them; errors are those of :func:`canonical`."""
+    return [canonical(code) for code in (codes.split(",") if isinstance(codes, str) else codes)]
 
 
 def match(code: str, known: Sequence[str]) -> str:

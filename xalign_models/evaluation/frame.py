@@ -10,7 +10,7 @@ from mteb.abstasks import AbsTask
 from sentence_transformers import SentenceTransformer
 
 from xalign_models.evaluation.run import Outcome, run
-from xalign_models.languages import canonical
+from xalign_models.languages import canonical_codes
 from xalign_models.models.api import as_mteb
 from xalign_models.models.mteb import register_with_mteb
 from xalign_models.store import open_store
@@ -57,8 +57,7 @@ def evaluate(
     def listed(values: Any) -> list[Any]:
         return list(values) if isinstance(values, list | tuple) else [values]
 
-    languages = languages.split(",") if isinstance(languages, str) else languages
-    codes = None if languages is None else [canonical(code) for code in languages]
+    codes = None if languages is None else canonical_codes(languages)
     ready = [
         os.fspath(model) if isinstance(model, str | Path) else as_mteb(model, device=device) for model in listed(models)
     ]

@@ -17,7 +17,7 @@ from xalign_models.alignments.module import Aligned
 from xalign_models.backbones.router import all_modules
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
-from xalign_models.languages import canonical
+from xalign_models.languages import canonical, canonical_codes
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder, open_recipe
 from xalign_models.models.encoder import XAlignEncoder
@@ -283,8 +283,7 @@ def aligned_spec(
             raise AlignmentError(f"{method} has no default text; name a corpus, e.g. --corpus ntrex.")
         corpora, limit = default.corpora, limit or default.limit
         languages = languages or default.languages
-    listed = languages.split(",") if isinstance(languages, str) else languages
-    codes = None if listed is None else tuple(dict.fromkeys(canonical(code) for code in listed))
+    codes = None if languages is None else tuple(dict.fromkeys(canonical_codes(languages)))
     alignment = AlignmentSpec(label or label_of(method, params), method, tuple(params.items()), corpora, limit, codes)
     if codes and not alignments.find_method(method).parallel and fitting.has_pivot(alignment):
         codes = tuple(dict.fromkeys((*codes, fitting.pivot_of(alignment))))
