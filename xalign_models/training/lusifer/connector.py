@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 
 class Connector(nn.Module):
@@ -44,14 +45,9 @@ def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     Returns:
         (b, w, d) and its mask (b, w), bool, w being the longest row's length.
     """
-    masks = [mask.bool() for _, mask in pieces]
-    lengths = torch.stack([mask.sum(dim=1) for mask in masks]).sum(dim=0)
-    first = pieces[0][0]
-    joined = first.new_zeros(len(lengths), int(lengths.max()), first.shape[-1])
-    start = torch.zeros_like(lengths)
-    for (values, _), mask in zip(pieces, masks, strict=True):
-        rows = mask.nonzero()[:, 0]
-        columns = (start[:, None] + mask.cumsum(dim=1) - 1)[mask]
-        joined = joined.index_put((rows, columns), values.to(joined.dtype))
-        start = start + mask.sum(dim=1)
+    dtype = pieces[0][0].dtype
+    parts = [values.to(dtype).split(mask.bool().sum(dim=1).tolist()) for values, mask in pieces]
+    rows = [torch.cat(row) for row in zip(*parts, strict=True)]
+    joined = pad_sequence(rows, batch_first=True)
+    lengths = torch.tensor([len(row) for row in rows], device=joined.device)
     return joined, torch.arange(joined.shape[1], device=joined.device)[None] < lengths[:, None]
