@@ -63,7 +63,7 @@ def test_arca(module, compare, note):
     texts = mixed_texts(BATCH * (1 + CANDIDATES))
     made = [texts[BATCH + i :: BATCH] for i in range(BATCH)]
     candidates = Candidates(made, torch.ones(BATCH, CANDIDATES, dtype=torch.bool), torch.zeros(BATCH, CANDIDATES, 3))
-    examples = Examples(texts[:BATCH], ["deu-Latn"] * BATCH, candidates)
+    examples = Examples(texts[:BATCH], candidates)
     stage = Arca(module, examples, examples.rows([]), ArcaConfig(batch_size=BATCH))
     step = step_of(stage, BATCH)
 

@@ -35,20 +35,17 @@ class Examples(NamedTuple):
     """Texts with their candidates, which are computed in advance."""
 
     texts: list[str]
-    languages: list[str]
     candidates: Candidates
 
     @classmethod
     def of(cls, texts: Sequence[TaggedText], source: CandidateSource) -> Examples:
         """Texts with the candidates from a source."""
-        words, languages = [text.text for text in texts], [text.lang for text in texts]
-        return cls(words, languages, source(words, languages))
+        words = [text.text for text in texts]
+        return cls(words, source(words, [text.lang for text in texts]))
 
     def rows(self, chosen: Sequence[int]) -> Examples:
         """The examples at the given positions."""
-        return Examples(
-            [self.texts[i] for i in chosen], [self.languages[i] for i in chosen], self.candidates.rows(chosen)
-        )
+        return Examples([self.texts[i] for i in chosen], self.candidates.rows(chosen))
 
 
 class Arca(Objective):
