@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.training.lira.ranks import CorrelationConfig, correlation_loss, exact
 
@@ -133,11 +134,9 @@ def candidates(
             queue.mine(query, language, right | set(ids), mined)
             for query, language, right in zip(queries, languages, positives, strict=True)
         ]
-        width = max(map(len, mined_vectors), default=0)
-        padded = queries.new_zeros(len(queries), width, queries.shape[1])
-        real = torch.zeros(len(queries), width, dtype=torch.bool, device=device)
-        for row, vectors in enumerate(mined_vectors):
-            padded[row, : len(vectors)], real[row, : len(vectors)] = vectors, True
+        padded = pad_sequence(mined_vectors, batch_first=True)
+        counts = torch.tensor([len(vectors) for vectors in mined_vectors], device=device)
+        real = torch.arange(padded.shape[1], device=device) < counts[:, None]
         in_queue = torch.einsum("bd,bnd->bn", queries, padded)
     return RankedDocuments(
         torch.cat([in_batch, in_queue], dim=1),
