@@ -123,8 +123,12 @@ class Trainer(OpenTrainer):
         self._inner = model if inner is None else inner
         self.instruments = instruments or Instruments()
         self.measured: dict[str, Any] = {}
-        self._parts, self._clip_parts = _names(model, parts or {}), clip_parts
-        self.args.learning_rate_mapping = _patterns(self._parts, rates or {})
+        names = {weight: name for name, weight in model.named_parameters()}
+        self._parts = {part: [names[weight] for weight in weights] for part, weights in (parts or {}).items()}
+        self._clip_parts = clip_parts
+        patterns = {part: "|".join(map(re.escape, self._parts.get(part, ()))) for part in rates or {}}
+        mapping = {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if rates and pattern}
+        self.args.learning_rate_mapping = mapping
         self.remove_callback(transformers.PrinterCallback)
         self.add_callback(_MeasureCallback(self))
         self._folder = folder
@@ -321,15 +325,3 @@ class Trainer(OpenTrainer):
 def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
     """Norm of the gradients of weights, which may be sharded among processes."""
     return whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
-
-
-def _names(model: nn.Module, parts: Parts) -> dict[str, list[str]]:
-    """Names of the parts' weights in ``model``."""
-    names = {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
-    return {part: [names[weight] for weight in weights] for part, weights in parts.items()}
-
-
-def _patterns(parts: Mapping[str, Sequence[str]], rates: Mapping[str, float]) -> dict[str, float]:
-    """Learning rates by regular expressions that match the names of the parts' weights."""
-    patterns = {part: "|".join(map(re.escape, parts.get(part, ()))) for part in rates}
-    return {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if pattern}
