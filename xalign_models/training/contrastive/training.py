@@ -87,16 +87,14 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         add_lora(model, config)
         return model
 
-    def improve(model: SentenceTransformer, folder: Path) -> Log:
-        return fit(model, pairs, held_out, config, folder, device)
-
     tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=f"contrastive-{config.samples}"))
     identity = {
         "backbone": loading.open_backbone(loaded.backbone).fingerprint,
         "text": corpus.fingerprint([*config.languages, config.pivot]),
         **to_mapping(config),
     }
-    train_once(tuned, identity, output, corpus.trains, build, None if config.max_steps == 0 else improve)
+    improve = None if config.max_steps == 0 else partial(fit, pairs, held_out, config, device)
+    train_once(tuned, identity, output, corpus.trains, build, improve)
     return tuned
 
 
@@ -134,7 +132,7 @@ def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> t
 
 
 def fit(
-    model: SentenceTransformer, pairs: Pairs, held_out: Pairs, config: ContrastiveConfig, folder: Path, device: str
+    pairs: Pairs, held_out: Pairs, config: ContrastiveConfig, device: str, model: SentenceTransformer, folder: Path
 ) -> Log:
     """Train a model's LoRA matrices on (anchor, positive) in place, resuming from the last checkpoint in ``folder``.
 

@@ -49,7 +49,7 @@ def fit(workdir, text, spec):
         model = build(spec(kind, **fields), device="cpu")
         add_lora(model, config)
         pairs, _ = training_pairs(corpora.load(config.pairs), config)
-        return model, training.fit(model, pairs, [], config, workdir / folder, "cpu")
+        return model, training.fit(pairs, [], config, "cpu", model, workdir / folder)
 
     return run
 
