@@ -119,18 +119,15 @@ class LiRA(InputModule):
         specs = at_k(named, self.design.slots, self.pass_at)
         translations = [Translations(make_translator(spec, device)) for spec in specs]
         scores = Scores(Critic(self.design.critic, device)) if self.design.critic else None
-        for translation in translations:
-            self._check(str(translation.translator.spec), translation.translator.identity)
-        if scores:
-            self._check(str(self.design.critic), scores.critic.identity)
+        identities = {str(made.translator.spec): made.translator.identity for made in translations}
+        identities |= {str(self.design.critic): scores.critic.identity} if scores else {}
+        for name, identity in identities.items():
+            if self.identities.setdefault(name, identity) != identity:
+                raise ModelError(
+                    f"{name} has changed since this model was trained: its weights or its text differ. Restore them, "
+                    "or train the model again."
+                )
         return CandidateSource(translations, scores, online=self.online and process_count() == 1)
-
-    def _check(self, name: str, identity: str) -> None:
-        if self.identities.setdefault(name, identity) != identity:
-            raise ModelError(
-                f"{name} has changed since this model was trained: its weights or its text differ. Restore them, or "
-                "train the model again."
-            )
 
     def get_embedding_dimension(self) -> int:
         """Dimension d_m of the embeddings."""
