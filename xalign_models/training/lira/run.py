@@ -98,7 +98,9 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:
         def objective(module: LiRA) -> Arca:
-            source = _with_extra(module, arca.extra)
+            own, place = module.source, str(module.network.device)
+            extra = [Translations(make_translator(name, place)) for name in arca.extra]  # for the training text alone
+            source = CandidateSource((*own.translations, *extra), own.scores, online=process_count() == 1)
             translate([*text.train, *text.held_out], source)
             return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
 
@@ -301,13 +303,6 @@ def _model(module: LiRA) -> SentenceTransformer:
         default_prompt_name="default",
         similarity_fn_name="cosine",
     )
-
-
-def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
-    """The module's own candidates and those of the training text alone."""
-    source, device = module.source, str(module.network.device)
-    additional = [Translations(make_translator(name, device)) for name in extra]
-    return CandidateSource((*source.translations, *additional), source.scores, online=process_count() == 1)
 
 
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:
