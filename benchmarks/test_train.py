@@ -14,7 +14,7 @@ from benchmarks.devices import every_device, synchronise
 from benchmarks.roofline import linear_weights, model_flops
 from benchmarks.shapes import SMALL, backbone
 from benchmarks.training import Step, lengths_of, pairs_of_texts, remove_dropout
-from xalign_models.training.contrastive import ContrastiveConfig
+from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 
 CONFIG = ContrastiveConfig(dropout=0.0)  # so that both sides compute the same

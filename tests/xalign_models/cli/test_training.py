@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from xalign_models import progress
-from xalign_models.training.contrastive import ContrastiveConfig
+from xalign_models.training.contrastive.config import ContrastiveConfig
 
 
 @pytest.fixture

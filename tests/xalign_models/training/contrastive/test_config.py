@@ -8,7 +8,7 @@ import pytest
 
 from xalign_models.configuration import from_mapping, to_mapping
 from xalign_models.errors import ModelError
-from xalign_models.training.contrastive import ContrastiveConfig
+from xalign_models.training.contrastive.config import ContrastiveConfig
 
 
 def test_defaults_are_the_papers():

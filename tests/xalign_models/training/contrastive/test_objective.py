@@ -11,7 +11,7 @@ from torch import nn
 
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build
-from xalign_models.training.contrastive import ContrastiveConfig
+from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 
 KINDS = ("llama", "gemma", "bert")

@@ -6,7 +6,7 @@ import pytest
 
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.training.contrastive import ContrastiveConfig
+from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import training_pairs
 
 CODES = ("arb-Arab", "eng-Latn", "spa-Latn")

@@ -15,7 +15,8 @@ from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, ModelSpec, Pooling
 from xalign_models.training import records, session
-from xalign_models.training.contrastive import ContrastiveConfig, training
+from xalign_models.training.contrastive import training
+from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import train
 
 QUICK = ContrastiveConfig(pairs="own:text", samples=20, rank=4, batch_size=8, accumulation=2, max_steps=3)

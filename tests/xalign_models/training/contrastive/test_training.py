@@ -18,7 +18,8 @@ from xalign_models.backbones.inputs import TEMPLATES
 from xalign_models.errors import DataError, ModelError
 from xalign_models.models.building import build
 from xalign_models.training import records
-from xalign_models.training.contrastive import ContrastiveConfig, training
+from xalign_models.training.contrastive import training
+from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import add_lora, contrastive_loss, training_pairs
 from xalign_models.training.trainer import Trainer
 
