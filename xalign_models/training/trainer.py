@@ -96,7 +96,6 @@ class Trainer(OpenTrainer):
         model: The model to train; only weights with gradients change.
         inner: The model to save at the end; checkpoints use its names of weights. By default ``model``, which may
             be only its wrapper in training.
-        folder: Folder of checkpoints and log.
         hint: Advice for a loss that is not finite.
         instruments: Measurements of the training, with their state for checkpoints.
         parts: The trained weights by part; the log records the gradient norm of each part.
@@ -109,7 +108,6 @@ class Trainer(OpenTrainer):
         self,
         model: SentenceTransformer,
         *,
-        folder: Path,
         hint: str,
         inner: nn.Module | None = None,
         instruments: Instruments | None = None,
@@ -131,7 +129,7 @@ class Trainer(OpenTrainer):
         self.args.learning_rate_mapping = mapping
         self.remove_callback(transformers.PrinterCallback)
         self.add_callback(_MeasureCallback(self))
-        self._folder = folder
+        self._folder = Path(self.args.output_dir)
         self._hint = hint
         self._start = time.perf_counter()
         self._before: float | None = None

@@ -173,7 +173,6 @@ def fit(
     )
     trainer = Trainer(
         model,
-        folder=folder,
         hint="lower learning_rate, raise tau or set dtype to float32",
         parts={"lora": [weight for weight in model.parameters() if weight.requires_grad]},
         instruments=Retrieval(model, measured, config.tau, prompt=prompt),

@@ -281,7 +281,7 @@ def _fit(
         save_steps=CHECKPOINT_STEPS,
     )
     objective = make(model.to(args.device)[0])
-    options = {"folder": folder, "hint": HINT, "parts": objective.parts, "rates": rates, "clip_parts": True}
+    options = {"hint": HINT, "parts": objective.parts, "rates": rates, "clip_parts": True}
     trainer = Trainer.of(objective, model, {"row": range(sum(rows.values()))}, args=args, **options)
     return trainer.run(), objective
 

@@ -217,4 +217,4 @@ def _trainer_options(
     )
     trained = {name: [w for w in part.parameters() if w.requires_grad] for name, part in parts_of(model).items()}
     parts = {name: weights for name, weights in trained.items() if weights}
-    return {"folder": folder, "hint": HINT, "args": args, "parts": parts, "rates": stage.learning_rates}
+    return {"hint": HINT, "args": args, "parts": parts, "rates": stage.learning_rates}
