@@ -226,7 +226,8 @@ class Trainer(OpenTrainer):
         """Record the norm of each part's gradient, then clip the gradients."""
         weights = dict(self.model.named_parameters())  # sharding has replaced the weights that the trainer got
         parts = {part: [weights[name] for name in names] for part, names in self._parts.items()}
-        norms = {part: _norm(weights) for part, weights in parts.items()}
+        grads = {part: [w.grad for w in weights if w.grad is not None] for part, weights in parts.items()}
+        norms = {part: whole(torch.nn.utils.get_total_norm(grad)).cpu() for part, grad in grads.items()}
         self.measured |= {f"grad_norm_{name}": float(norm) for name, norm in norms.items()}
         if not self._clip_parts:
             return super().clip_gradients(model)
@@ -318,8 +319,3 @@ class Trainer(OpenTrainer):
         state = checkpoint / STATE
         if state.is_file():
             self.instruments.restore(torch.load(state, weights_only=True, map_location="cpu"))
-
-
-def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
-    """Norm of the gradients of weights, which may be sharded among processes."""
-    return whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()

@@ -72,7 +72,8 @@ def evaluation_text() -> EvaluationText:
         except DataError as error:
             logger.debug("%s", error)
     passages = [text for path in _existing("lareqa/xquad-r/en.json") for text in _squad_texts(path)]
-    texts.update(*map(_sts_texts, _existing("sts17/STS2017.eval.v1.1/*.txt")))
+    for path in _existing("sts17/STS2017.eval.v1.1/*.txt"):
+        texts.update(text for line in read_lines(path) for text in line.split("\t")[:2])
     compared = [row for path in _existing("stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
     compared += [row for path in _existing("sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
     squeezed = frozenset(filter(None, map(squeeze, texts | set(passages))))
@@ -90,10 +91,6 @@ def _squad_texts(path: Path) -> Iterator[str]:
         for paragraph in article["paragraphs"]:
             yield paragraph["context"]
             yield from (question["question"] for question in paragraph["qas"])
-
-
-def _sts_texts(path: Path) -> list[str]:
-    return [text for line in read_lines(path) for text in line.split("\t")[:2]]
 
 
 def _pairs(path: Path, first: int, second: int) -> list[tuple[str, str]]:
