@@ -105,24 +105,17 @@ class Split:
             self.fingerprints[name] = file_digest(path)
             return list(read_records(path, fields, parse))
 
-    def warn_without(self, languages: Sequence[str], name: str) -> None:
-        """Warn of ``languages`` that none of the rows has; ``name`` is the field that names the sources."""
-        rows = [*self.train, *self.held_out]
-        found = {text.lang for row in rows for text in ([row] if isinstance(row, TaggedText) else row[:2])}
-        if rows and (missing := [code for code in languages if code not in found]):
-            logger.warning(
-                "%s: there is no text in %s, so it trains on other languages alone.", name, ", ".join(missing)
-            )
+    def drawn(self, config: ArcaConfig | LasrConfig, batch_size: int, source: str) -> Split:
+        """The split with only the rows that the steps draw, at random, and at most as many held-out rows.
 
-    def drawn(self, steps: int | None, batch_size: int, seed: int) -> Split:
-        """The split with only the rows that so many steps draw, at random, and at most as many held-out rows.
-
-        Raises:
-            DataError: There are sources, and no row to train on.
+        Warns of languages that no row has; ``source`` is the field of the sources. Raises DataError if no row is left.
         """
-        count = None if steps is None else max(1, steps * batch_size)
+        found = {text.lang for row in (*self.train, *self.held_out) for text in _texts(row)}
+        if found and (missing := ", ".join(code for code in config.languages if code not in found)):
+            logger.warning("%s: there is no text in %s, so it trains on other languages alone.", source, missing)
+        count = None if config.max_steps is None else max(1, config.max_steps * batch_size)
         if count is not None and count < len(self.train):
-            rows = random.Random(seed).sample(range(len(self.train)), count)
+            rows = random.Random(config.seed).sample(range(len(self.train)), count)
             self.train = [self.train[row] for row in sorted(rows)]
             step = -(-len(self.held_out) // min(count, MEASURED)) or 1
             self.held_out = self.held_out[::step]
@@ -138,8 +131,7 @@ def foreign_texts(config: ArcaConfig) -> Split:
     for name in config.text:
         for pairs in split.translations(name, config.languages, config.samples):
             split.add([foreign for foreign, _ in pairs], config.held_out)
-    split.warn_without(config.languages, "arca.text")
-    return split.drawn(config.max_steps, config.batch_size, config.seed)
+    return split.drawn(config, config.batch_size, "arca.text")
 
 
 def searches(config: LasrConfig) -> Split:
@@ -159,8 +151,7 @@ def searches(config: LasrConfig) -> Split:
         for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
             split.add(turned, config.held_out)
-    split.warn_without(config.languages, "lasr.retrieval")
-    return split.drawn(config.max_steps, config.retrieval_batch, config.seed)
+    return split.drawn(config, config.retrieval_batch, "lasr.retrieval")
 
 
 def rated(config: LasrConfig) -> Split:
@@ -187,8 +178,7 @@ def rated(config: LasrConfig) -> Split:
             split.add(split.file(name, "text1, text2, lang1, lang2, score", _rated)[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
-    split.warn_without(config.languages, "lasr.ranking")
-    return split.drawn(config.max_steps, config.ranking_batch, config.seed)
+    return split.drawn(config, config.ranking_batch, "lasr.ranking")
 
 
 def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
@@ -217,9 +207,13 @@ def _rated(record: dict[str, Any]) -> Rated:
     return Rated(first, second, _score(record["score"]))
 
 
+def _texts(row: Any) -> Sequence[TaggedText]:
+    """The texts of a row: a text, or a pair with or without a score."""
+    return [row] if isinstance(row, TaggedText) else row[:2]
+
+
 def _is_full(row: Any) -> bool:
-    texts = [row] if isinstance(row, TaggedText) else [part for part in row if isinstance(part, TaggedText)]
-    return all(text.text.strip() for text in texts)
+    return all(text.text.strip() for text in _texts(row))
 
 
 def _stsb() -> Path:
