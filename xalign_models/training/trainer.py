@@ -94,11 +94,11 @@ class Trainer(OpenTrainer):
 
     Args:
         model: The model to train; only weights with gradients change.
-        inner: The model to save at the end; checkpoints use its names of weights. By default ``model``, which may
-            be only its wrapper in training.
         hint: Advice for a loss that is not finite.
         instruments: Measurements of the training, with their state for checkpoints.
         parts: The trained weights by part; the log records the gradient norm of each part.
+        inner: The model to save at the end; checkpoints use its names of weights. By default ``model``, which may
+            be only its wrapper in training.
         rates: Learning rates of individual parts.
         clip_parts: Clip the gradient of each part separately instead of the whole gradient.
         **options: Options of sentence-transformers' trainer.
@@ -109,9 +109,9 @@ class Trainer(OpenTrainer):
         model: SentenceTransformer,
         *,
         hint: str,
+        instruments: Instruments,
+        parts: Parts,
         inner: nn.Module | None = None,
-        instruments: Instruments | None = None,
-        parts: Parts | None = None,
         rates: Mapping[str, float] | None = None,
         clip_parts: bool = False,
         **options: Any,
@@ -119,13 +119,13 @@ class Trainer(OpenTrainer):
         super().__init__(model, **options)
         model.base_model_prefix = "none"  # or accelerate takes Normalize for a layer to shard, which it cannot be
         self._inner = model if inner is None else inner
-        self.instruments = instruments or Instruments()
+        self.instruments = instruments
         self.measured: dict[str, Any] = {}
-        names = {weight: name for name, weight in model.named_parameters()}
-        self._parts = {part: [names[weight] for weight in weights] for part, weights in (parts or {}).items()}
+        name_of = {weight: name for name, weight in model.named_parameters()}
+        self._parts = {part: [name_of[weight] for weight in weights] for part, weights in parts.items()}
         self._clip_parts = clip_parts
-        patterns = {part: "|".join(map(re.escape, self._parts.get(part, ()))) for part in rates or {}}
-        mapping = {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if rates and pattern}
+        patterns = {part: "|".join(map(re.escape, names)) for part, names in self._parts.items() if names}
+        mapping = {f"(^|[.])({patterns[part]})$": rate for part, rate in (rates or {}).items() if part in patterns}
         self.args.learning_rate_mapping = mapping
         self.remove_callback(transformers.PrinterCallback)
         self.add_callback(_MeasureCallback(self))
