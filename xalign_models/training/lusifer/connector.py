@@ -46,7 +46,7 @@ def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         (b, w, d) and its mask (b, w), bool, w being the longest row's length.
     """
     dtype = pieces[0][0].dtype
-    parts = [values.to(dtype).split(mask.bool().sum(dim=1).tolist()) for values, mask in pieces]
+    parts = [torch.split(values.to(dtype), mask.bool().sum(dim=1).tolist()) for values, mask in pieces]
     rows = [torch.cat(row) for row in zip(*parts, strict=True)]
     joined = pad_sequence(rows, batch_first=True)
     lengths = torch.tensor([len(row) for row in rows], device=joined.device)
