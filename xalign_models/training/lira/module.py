@@ -60,6 +60,8 @@ class LiRA(InputModule):
     Args:
         network: The trained parts.
         backbones: Specs of the two checkpoints, ``multilingual`` and ``english``.
+
+    Attributes:
         pass_at: Number of candidates from language models; None takes all translators.
         online: Whether to translate texts that the journals lack; otherwise a missing translation is an error.
         history: Measurements of each epoch of stage 1.
@@ -68,22 +70,13 @@ class LiRA(InputModule):
 
     config_file_name = "lira_config.json"
 
-    def __init__(
-        self,
-        network: Network,
-        backbones: Mapping[str, BackboneSpec],
-        *,
-        pass_at: int | None = None,
-        online: bool = True,
-        history: Sequence[dict[str, Any]] = (),
-        identities: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, network: Network, backbones: Mapping[str, BackboneSpec]) -> None:
         super().__init__()
-        self.network = network
-        self.backbones = dict(backbones)
-        self.pass_at, self.online = pass_at, online
-        self.history = list(history)
-        self.identities = dict(identities or {})
+        self.network, self.backbones = network, dict(backbones)
+        self.pass_at: int | None = None
+        self.online = True
+        self.history: list[dict[str, Any]] = []
+        self.identities: dict[str, str] = {}
 
     @classmethod
     def begin(cls, design: Design, seed: int = 0) -> Self:
@@ -232,8 +225,12 @@ class LiRA(InputModule):
         (encoder, _), (english, rest) = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
         network = Network(encoder, english, from_mapping(Design, config["design"]), rest=rest)
         restore(network, load_file(root / WEIGHTS), config["lora"])
-        history = read_json(root / HISTORY, list) if (root / HISTORY).is_file() else ()
-        return cls(network, backbones, history=history, **{name: config[name] for name in _KEPT})
+        module = cls(network, backbones)
+        for name in _KEPT:
+            setattr(module, name, config[name])
+        if (root / HISTORY).is_file():
+            module.history = read_json(root / HISTORY, list)
+        return module
 
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
