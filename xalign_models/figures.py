@@ -38,7 +38,7 @@ STYLE: Any = {
 }
 DPI = 150
 styled = partial(matplotlib.rc_context, STYLE)
-"""Apply the style temporarily, as a context or a decorator."""
+"""Apply the style temporarily, as a context or a decorator; `xalign analyse` runs within it."""
 
 
 def canvas(

@@ -56,7 +56,8 @@ def analyse(
 
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
-    findings = ANALYSES[name](request)
+    with figures.styled():
+        findings = ANALYSES[name](request)
     tables = {f"{name}-{title}.csv": frame for title, frame in findings.tables.items()}
     for file, frame in tables.items():
         atomic_write_text(output / file, frame.to_csv(index=False, lineterminator="\n"))

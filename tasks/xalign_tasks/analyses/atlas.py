@@ -71,7 +71,6 @@ def short(model: str) -> str:
     return model.rsplit("/", maxsplit=1)[-1]
 
 
-@figures.styled()
 def draw_groups(atlas: Atlas) -> dict[str, Figure]:
     """Heat maps of families and scripts on NTREX, and the ranks that chance allows."""
     return {

@@ -82,7 +82,6 @@ def bounded(history: pd.DataFrame, c: float) -> pd.DataFrame:
     return frame
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, title: str) -> Figure:
     """Similarity and loss, the two errors, and the bounds, by epoch."""
     figure, (axes,) = figures.canvas(1, 3, width=13.0, height=4.0)

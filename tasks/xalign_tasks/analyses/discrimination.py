@@ -51,7 +51,6 @@ def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.Dat
     return pd.DataFrame(table, columns=["language", "change", "accuracy", "sentences"])
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, model: str) -> Figure:
     """The mean over languages, a bar per kind of change."""
     title = f"{model}: translation or changed form"

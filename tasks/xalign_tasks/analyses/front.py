@@ -282,7 +282,6 @@ def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list
     return rows
 
 
-@figures.styled()
 def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
     """``same`` over ``other``, a numbered point for each method, and the curve of SHIFT's strengths.
 

@@ -154,7 +154,6 @@ def _codes(languages: Sequence[str]) -> dict[str, str]:
     return short if len(set(short.values()) - {""}) == len(short) else {code: code for code in languages}
 
 
-@figures.styled()
 def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
     legible = len(languages) <= 12  # otherwise names and numbers do not fit
     names = [display_name(code) for code in languages] if legible else list(_codes(languages).values())

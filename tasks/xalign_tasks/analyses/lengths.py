@@ -40,7 +40,6 @@ def analyse(request: Request) -> Findings:
     return study.findings("A text that several subsets have counts once.")
 
 
-@figures.styled()
 def draw(name: str, lengths: dict[str, Float64]) -> Figure:
     """A histogram by side, as shares of its texts."""
     figure, axis = figures.plot(name, "characters of the text", "texts, in % of the side", width=8.0)

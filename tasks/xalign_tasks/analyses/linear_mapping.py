@@ -203,7 +203,6 @@ def draw(gains: pd.DataFrame, shapes: pd.DataFrame) -> dict[str, Figure]:
     return drawn
 
 
-@figures.styled()
 def draw_gains(gains: pd.DataFrame, model: str, direction: str) -> Figure:
     """A panel per measure: languages across, a colour per test text, filled markers for the least-squares fit."""
     languages, tests = gains["language"].unique().tolist(), gains["test"].unique().tolist()
@@ -226,7 +225,6 @@ def draw_gains(gains: pd.DataFrame, model: str, direction: str) -> Figure:
     return figure
 
 
-@figures.styled()
 def draw_shapes(part: pd.DataFrame, model: str) -> Figure:
     """A point per language: deviation from orthogonality across, unevenness of the dilation up; 0, 0 is a rotation."""
     title = f"How far the maps from English are from rotations: {model.removeprefix('xalign/')}"

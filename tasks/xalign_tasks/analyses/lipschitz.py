@@ -108,7 +108,6 @@ def _tokens(tokenizer: Any) -> tuple[Callable[[str], list[Any]], Callable[[Seque
     )
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, model: str) -> Figure:
     """Median and 95th percentile by delta, for both kinds of edits."""
     figure, (axes,) = figures.canvas(1, 2, width=10.0, sharey=True)

@@ -143,7 +143,6 @@ def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
     return texts
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, x: str, methods: Mapping[str, str], title: str) -> Figure:
     """Accuracy by ``rank`` or ``layer``, a line per method."""
     label = "directions removed (k of LIR, rank r of LSAR)" if x == "rank" else "layer (0: the embeddings)"

@@ -151,7 +151,6 @@ def correlate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-@figures.styled()
 def draw_families(removed: Mapping[str, Float64], backbone: str) -> Figure:
     """One row per family, one column per direction: histograms of the removed components, each of the same height."""
     groups = by_family(removed)
@@ -182,7 +181,6 @@ def draw_families(removed: Mapping[str, Float64], backbone: str) -> Figure:
     return figure
 
 
-@figures.styled()
 def draw_syntax(frame: pd.DataFrame, correlations: pd.DataFrame, backbone: str) -> Figure:
     """A point per language: syntactic similarity to English against the cosine of the means, removed part and kept."""
     figure, axes = figures.canvas(1, len(PARTS), width=11, height=5.2)

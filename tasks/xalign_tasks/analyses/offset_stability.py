@@ -101,7 +101,6 @@ def cosine(a: Float64, b: Float64) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, title: str) -> Figure:
     """Cosines by language and pair of corpora."""
     wide = frame.pivot_table(index="language", columns="corpora", values="cosine", sort=False)

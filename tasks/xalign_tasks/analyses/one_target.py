@@ -51,7 +51,6 @@ def heat_map(table: TaskScores) -> pd.DataFrame:
     return 100 * pd.DataFrame(columns).reindex(languages)
 
 
-@figures.styled()
 def draw(frame: pd.DataFrame, name: str) -> Figure:
     """The heat map with its numbers."""
     side = 1.8 + 0.48 * len(frame)

@@ -104,7 +104,6 @@ def compared(x: Float32, y: Float32) -> dict[str, float]:
     return {measure: means[measure] for measure in MEASURES}
 
 
-@figures.styled()
 def draw(means: pd.DataFrame, model: str) -> Figure:
     """The means over languages by layer, a line per measure."""
     figure, axis = figures.plot(f"{model}: nearness to English", "layer (0: the embeddings)", "mean over languages")

@@ -55,7 +55,6 @@ def _analyse(
     )
 
 
-@figures.styled()
 def draw(table: pd.DataFrame, task: str) -> Any:
     """A line of dots per model over the languages."""
     width = max(6.0, 0.8 * table["language"].nunique() + 2)

@@ -79,7 +79,6 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(correlation=correlation)
 
 
-@figures.styled()
 def draw(norms_by_policy: dict[str, pd.DataFrame], backbone: str, text: str) -> Figure:
     """Histograms of norms, and norms by length."""
     figure, ((left, right),) = figures.canvas(1, 2, width=10.0)

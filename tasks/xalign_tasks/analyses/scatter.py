@@ -100,7 +100,6 @@ def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> 
     }
 
 
-@figures.styled()
 def draw(panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], meanings: Sequence[int]) -> Figure:
     """A row per projection, a column per model, a colour and a marker per label; meaning 0 large and connected.
 

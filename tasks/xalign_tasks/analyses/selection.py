@@ -117,7 +117,6 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
     return pd.DataFrame([means]).assign(texts=len(rows), translators=source.width)
 
 
-@figures.styled()
 def draw(table: pd.DataFrame) -> Figure:
     """Bars: how often the reference is picked, by corruption, a bar per model; means over languages."""
     means = table.pivot_table(index="against", columns="model", values="reference picked", sort=False)
@@ -186,7 +185,6 @@ def shares(rows: pd.DataFrame) -> pd.DataFrame:
     return tidy.assign(texts=[totals.get(language, len(rows)) for language in tidy["language"]])
 
 
-@figures.styled()
 def draw_shares(table: pd.DataFrame) -> Figure:
     """Stacked bars, one for each model, task and language."""
     keys = ["model", "task", "language"]

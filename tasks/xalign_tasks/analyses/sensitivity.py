@@ -92,7 +92,6 @@ def order(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@figures.styled()
 def draw(table: pd.DataFrame) -> Figure:
     """A row of the figure per variation, a point per model: the change of its mean."""
     shown = table[table["variation"] != REGISTERED]
