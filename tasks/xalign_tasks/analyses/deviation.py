@@ -11,9 +11,8 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
 from xalign_models.training.lira.run import open_lira
-from xalign_tasks.analyses.base import published_rows
+from xalign_tasks.analyses.base import load_sentences, published_rows
 from xalign_tasks.analyses.rkhs import sentence_norms
-from xalign_tasks.analyses.sentences import load_sentences
 
 
 def bound_printed(epsilon_1: Any, epsilon_2: Any, c: float, lipschitz: float = 1.0) -> Any:

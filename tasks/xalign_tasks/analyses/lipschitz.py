@@ -12,9 +12,8 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_tasks.analyses.base import statistics
+from xalign_tasks.analyses.base import Sentences, load_sentences, statistics
 from xalign_tasks.analyses.rkhs import COLUMNS
-from xalign_tasks.analyses.sentences import Sentences, load_sentences
 
 Unit = TypeVar("Unit", bound=Hashable)
 

@@ -14,8 +14,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec
-from xalign_tasks.analyses.base import published_rows, statistics
-from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
+from xalign_tasks.analyses.base import PUBLISHED, load_sentences, published_rows, statistics
 
 ROWS = 4000
 MOST_TOKENS = 8192

@@ -22,10 +22,9 @@ from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
 from xalign_models.training.lira.module import LiRA
-from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences
-from xalign_tasks.analyses.base import Study, statistics
+from xalign_tasks.analyses import base, deviation, lengths, lipschitz, rkhs, selection
+from xalign_tasks.analyses.base import Sentences, Study, statistics
 from xalign_tasks.analyses.deviation import bound_printed, bound_safe
-from xalign_tasks.analyses.sentences import Sentences
 
 TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)]
 
@@ -283,11 +282,11 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
             "1",
         )
 
-    monkeypatch.setattr(sentences, "sts22_sentences", lambda: (_ for _ in ()).throw(OSError("no hub")))
-    monkeypatch.setattr(sentences, "sts17_sentences", sts17)
-    found, study = sentences.load_sentences(Request(), 100)
+    monkeypatch.setattr(base, "sts22_sentences", lambda: (_ for _ in ()).throw(OSError("no hub")))
+    monkeypatch.setattr(base, "sts17_sentences", sts17)
+    found, study = base.load_sentences(Request(), 100)
     assert found.texts == ["a", "b", "c"] and "is unavailable" in study.notes[0] and study.data == {found.name: "1"}
-    assert sentences.load_sentences(Request(languages=("deu-Latn",)), 100)[0].texts == ["b"]
-    assert len(sentences.load_sentences(Request(rows=2), 100)[0].texts) == 2
+    assert base.load_sentences(Request(languages=("deu-Latn",)), 100)[0].texts == ["b"]
+    assert len(base.load_sentences(Request(rows=2), 100)[0].texts) == 2
     with pytest.raises(DataError, match="nothing in these languages"):
-        sentences.load_sentences(Request(languages=("tha-Thai",)), 100)
+        base.load_sentences(Request(languages=("tha-Thai",)), 100)
