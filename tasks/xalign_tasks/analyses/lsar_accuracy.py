@@ -18,7 +18,6 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study
-from xalign_tasks.analyses.layers import vectors_by_layer
 from xalign_tasks.analyses.spaces import Space, Tatoeba
 
 MOST_LIR = 20
@@ -119,7 +118,7 @@ def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentS
     """Mean accuracy in percent over the languages, by layer and method."""
     fit = {field: getattr(alignment, field) for field in ("corpora", "limit", "languages")}
     rows = []
-    for vectors in vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
+    for vectors in spaces.vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
         for method in METHODS:
             spec = None if method == "original" else dataclasses.replace(fits()[""][method], **fit)
             model = Recipe(ModelSpec(vectors.backbone, spec), vectors.raw).fitted if spec else None

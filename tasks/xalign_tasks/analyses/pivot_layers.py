@@ -14,7 +14,7 @@ from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import BackboneSpec
 from xalign_tasks.analyses.base import LANGUAGES, flores
-from xalign_tasks.analyses.layers import vectors_by_layer
+from xalign_tasks.analyses.spaces import vectors_by_layer
 
 
 def linear_cka(x: AnyFloats, y: AnyFloats) -> float:

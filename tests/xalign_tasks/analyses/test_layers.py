@@ -14,7 +14,7 @@ from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, Pooling
 from xalign_models.store import open_store
-from xalign_tasks.analyses.layers import at_every_layer, fill
+from xalign_tasks.analyses.spaces import at_every_layer, fill
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11", "", "w4"]
 
