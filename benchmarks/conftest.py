@@ -17,8 +17,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from benchmarks.devices import gpu_clocks, processor, revision, synchronise
-from benchmarks.roofline import model_flops, peak_flops
+from benchmarks.devices import gpu_clocks, model_flops, peak_flops, processor, revision, synchronise
 from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import Counts, RawEncoder
 

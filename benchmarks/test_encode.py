@@ -17,8 +17,7 @@ from torch._dynamo.utils import counters
 
 from benchmarks import shapes
 from benchmarks.corpus import embedded_model, interface_texts, real_texts
-from benchmarks.devices import every_device
-from benchmarks.roofline import model_flops
+from benchmarks.devices import every_device, model_flops
 from benchmarks.shapes import SMALL, backbone, mixed_texts
 from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import RawEncoder

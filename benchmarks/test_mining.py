@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
-from benchmarks.devices import every_device, memory_growth, synchronise
-from benchmarks.roofline import mining_flops
+from benchmarks.devices import every_device, memory_growth, mining_flops, synchronise
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.pairs import Sides, all_pairs, pair_ranks, polar_by_products, polar_by_svd
 from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from benchmarks.roofline import mining_flops
+from benchmarks.devices import mining_flops
 from xalign_models.ranking.ranks import POOL_BLOCK, average_precision, normalise, one_target_precision, target_counts
 
 QUESTIONS, CANDIDATES, LANGUAGES = 13_090, 13_014, 11

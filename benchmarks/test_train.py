@@ -10,8 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 from benchmarks import shapes
-from benchmarks.devices import every_device, synchronise
-from benchmarks.roofline import linear_weights, model_flops
+from benchmarks.devices import every_device, linear_weights, model_flops, synchronise
 from benchmarks.shapes import SMALL, backbone
 from benchmarks.training import Step, lengths_of, pairs_of_texts, remove_dropout
 from xalign_models.training.contrastive.config import ContrastiveConfig

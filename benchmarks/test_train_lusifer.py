@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from benchmarks.roofline import encode_flops, linear_weights
+from benchmarks.devices import encode_flops, linear_weights
 from benchmarks.shapes import SHAPES, SMALL, VOCABULARY, mixed_texts, write_checkpoint
 from benchmarks.training import Step, lengths_of, pairs_of_texts, remove_dropout
 from xalign_models.backbones.adapters import add_lora
