@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +20,6 @@ from benchmarks.devices import gpu_clocks, model_flops, peak_flops, processor, r
 from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import Counts, RawEncoder
 
-collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
 QUICK = {"bench_rows": 16, "bench_texts": 12, "bench_dims": "384", "bench_all_languages": 4}
 """Values under --quick of options that are not given."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")

@@ -12,7 +12,7 @@ from sklearn.metrics import silhouette_score
 
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.names import find_spec
@@ -33,12 +33,10 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         DataError: The text is missing, or fewer than 2 languages or 2 rows are asked for.
-        XAlignError: A model is unavailable.
+        XAlignError: A model or language is unavailable.
     """
     languages = request.languages or LANGUAGES
     corpus = corpora.load("flores")
-    if missing := sorted(set(languages) - set(corpus.languages)):
-        raise LanguageError(f"FLORES-200 has no {', '.join(missing)}.")
     if len(languages) < 2 or (request.rows or ROWS) < 2:
         raise DataError("--languages, --rows: a mixed pool needs at least 2 languages and 2 rows.")
     texts = {language: side[: request.rows or ROWS] for language, side in corpus.parallel(languages).items()}
@@ -117,8 +115,7 @@ def draw(panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], mea
             axis.scatter(*plane[mine & ~large].T, s=14, alpha=0.55, linewidths=0, label=text, **look)
             axis.scatter(*plane[mine & large].T, s=110, edgecolors="#000000", linewidths=1.2, zorder=4, **look)
         figures.describe(axis, name.removeprefix("xalign/"), f"{how}, first axis", f"{how}, second axis")
-    handles, texts = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="outside lower center", ncols=4, markerscale=2)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, markerscale=2)
     figure.suptitle(
         "A mixed pool of sentences in the plane. Large and connected: one sentence and its translations", fontsize=11
     )

@@ -106,7 +106,7 @@ def test_end_to_end(workdir, tiny_model, write_fit_text):
     findings = scatter.analyse(asked)
     assert findings.tables["mixing"]["model"].tolist() == ["xalign/plain__tiny", "xalign/lsar__tiny"]
     assert len(findings.tables["points"]) == 2 * 2 * 20
-    with pytest.raises(LanguageError, match="FLORES-200 has no jpn-Jpan"):
+    with pytest.raises(LanguageError, match="Corpus 'flores' has no jpn-Jpan; it has deu-Latn"):
         scatter.analyse(Request(asked.models, workdir, "cpu", languages=("eng-Latn", "jpn-Jpan")))
     with pytest.raises(DataError, match="at least 2 languages and 2 rows"):
         scatter.analyse(Request(asked.models, workdir, "cpu", languages=("eng-Latn",)))
