@@ -23,6 +23,7 @@ from xalign_models.index.auditing import contents, gather
 from xalign_models.index.base import open_index
 from xalign_models.index.expecting import K, expect
 from xalign_models.linalg.arrays import Float32
+from xalign_models.ranking.pools import one_target_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_tasks.analyses.ready_map import sides
 
@@ -57,13 +58,9 @@ def write_index(recipe: Any, folder: Path) -> list[list[dict[str, Any]]]:
 
 def recall(queries: Float32, index: Float32, relevant: Sequence[Sequence[int]], own: Sequence[int]) -> dict[str, float]:
     """Recall@10 in percent of rows in a query's language, and of the others; other relevant rows are left out."""
-    hits: dict[str, list[bool]] = {"same": [], "across": []}
-    for query, rows, place in zip(queries, relevant, own, strict=True):
-        likeness = index @ query
-        rivals = np.delete(likeness, rows)
-        for number, row in enumerate(rows):
-            hits["same" if number == place else "across"].append(int((rivals >= likeness[row]).sum()) < K)
-    return {kind: 100 * float(np.mean(values)) for kind, values in hits.items()}
+    hits = one_target_ranks(queries, index, np.array(relevant)) <= K
+    same = np.arange(hits.shape[1]) == np.array(own)[:, None]
+    return {"same": 100 * float(hits[same].mean()), "across": 100 * float(hits[~same].mean())}
 
 
 def records(recipe: Any, folder: Path) -> Iterator[dict[str, Any]]:
