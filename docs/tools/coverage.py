@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import t
+from scipy.stats import sem, t
 
 from docs.tools.sources import ROOT
 from xalign_models.results.intervals import Sample, estimate
@@ -97,11 +97,6 @@ def truth(design: Design) -> float:
     return float(weights @ (1 / (1 + np.exp(-2 - spread * nodes))) / weights.sum())
 
 
-def student(means: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Student's interval of the mean over languages, from their means (L,)."""
-    return t.interval(1 - ALPHA, len(means) - 1, means.mean(), means.std(ddof=1) / np.sqrt(len(means)))  # type: ignore[no-any-return]
-
-
 def bootstrap(table: npt.NDArray[np.float64], rng: np.random.Generator, times: int = 400) -> tuple[float, float]:
     """The percentile interval over languages and sentences, both drawn anew, from scores (L, n) with NaN for none."""
     rows, columns = (rng.multinomial(size, np.full(size, 1 / size), times) for size in table.shape)
@@ -125,7 +120,8 @@ def coverage(design: Design, count: int, trials: int, *, compared: int = COMPARE
         table = np.full((count, SENTENCES), np.nan)
         for row, (_, scores) in zip(table, drawn.values(), strict=True):
             row[: len(scores)] = scores
-        for method, (low, high) in {"student": student(sample.languages), "bootstrap": bootstrap(table, rng)}.items():
+        student = t.interval(1 - ALPHA, count - 1, sample.languages.mean(), sem(sample.languages))
+        for method, (low, high) in {"student": student, "bootstrap": bootstrap(table, rng)}.items():
             covered[method].append(bool(low <= mean <= high))
     return {method: 100 * float(np.mean(hits)) for method, hits in covered.items() if hits}
 
