@@ -21,6 +21,7 @@ from xalign_models.backbones.raw import RawEncoder, key
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.device import pick_device
 from xalign_models.errors import AssetError, LanguageError, ModelError
+from xalign_models.generation.journal import batched
 from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32
 from xalign_models.models.building import raw_encoder
@@ -113,8 +114,7 @@ def fill(
     stored = [store.get(namespace, list(distinct)) for namespace in namespaces]
     missing = [hash_ for hash_, *vectors in zip(distinct, *stored, strict=True) if any(v is None for v in vectors)]
     raw = RawEncoder("", lambda: _modules(layers[-1], device), device)
-    for start in range(0, len(missing), BATCH):
-        keys = missing[start : start + BATCH]
+    for keys in batched(missing, BATCH):
         rows = raw.encode([distinct[hash_] for hash_ in keys], prompt, label)
         for namespace, vectors in zip(namespaces, np.split(rows, len(layers), axis=1), strict=True):
             store.put(namespace, keys, vectors)
