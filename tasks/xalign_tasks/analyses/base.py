@@ -33,7 +33,7 @@ class Study:
     """Gathers :class:`xalign_models.analysis.Findings`, whose tables may come in several parts."""
 
     def __init__(self, data: Mapping[str, str] | None = None) -> None:
-        self.tables: dict[str, list[pd.DataFrame]] = {}
+        self.tables: dict[str, pd.DataFrame] = {}
         self.figures: dict[str, Figure] = {}
         self.notes: list[str] = []
         self.data = dict(data or {})
@@ -42,13 +42,12 @@ class Study:
         """Append rows to a table, with constant columns added before their own; returns the labelled rows."""
         own = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
         frame = own.assign(**labels)[[*labels, *own.columns]]
-        self.tables.setdefault(table, []).append(frame)
+        self.tables[table] = pd.concat([self.tables.get(table), frame], ignore_index=True)
         return frame
 
     def findings(self, *notes: str) -> Findings:
         """All that was gathered; ``notes`` follow those of the models."""
-        tables = {name: pd.concat(parts, ignore_index=True) for name, parts in self.tables.items()}
-        return Findings(tables, self.figures, (*self.notes, *notes), self.data)
+        return Findings(self.tables, self.figures, (*self.notes, *notes), self.data)
 
 
 def encoders(request: Request) -> Iterator[tuple[str, XAlignEncoder]]:

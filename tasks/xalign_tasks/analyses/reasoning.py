@@ -42,7 +42,7 @@ def _analyse(
             right = answer(solver, data.read(path)[: request.rows], language)
             score = {"accuracy": 100 * sum(right) / len(right), "questions": len(right)}
             study.add("accuracy", [{"language": language, **score}], model=solver.name)
-    scored = pd.concat(study.tables["accuracy"])
+    scored = study.tables["accuracy"]
     study.figures["accuracy"] = draw(scored, task)
     means = scored.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
     average = study.add("accuracy", means.reset_index().assign(language="average")[[*scored.columns]])

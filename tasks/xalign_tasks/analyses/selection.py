@@ -61,7 +61,7 @@ def analyse(request: Request) -> Findings:
         for code, frame in graded.items():
             if len(frame):
                 study.add("graded", frame, model=title, language=code)
-    study.figures["corrupted"] = draw(pd.concat(study.tables["corrupted"], ignore_index=True))
+    study.figures["corrupted"] = draw(study.tables["corrupted"])
     study.data[CORPUS] = f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"
     return study.findings(
         "Corrupted references: a third of the words dropped, words shuffled, another sentence, an assistant's words "
@@ -151,7 +151,7 @@ def analyse_translators(request: Request) -> Findings:
             if rows.empty:
                 raise DataError(f"{name}: no text of {task} has two candidates; translate it by two translators.")
             study.add("shares", shares(rows), model=title, task=task)
-    study.figures["shares"] = draw_shares(pd.concat(study.tables["shares"], ignore_index=True))
+    study.figures["shares"] = draw_shares(study.tables["shares"])
     return study.findings(
         "Texts with fewer than two different translations are left out: the actor has no choice there.",
         "Among equal translations, the first translator's counts.",

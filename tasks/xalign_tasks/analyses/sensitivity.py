@@ -47,7 +47,7 @@ def analyse(request: Request) -> Findings:
             except XAlignError as error:
                 study.notes.append(f"{name}, {variation}: not measured. {error}")
         study.add("changes", changes(precisions), model=model)
-    table = pd.concat(study.tables["changes"], ignore_index=True)
+    table = study.tables["changes"]
     if table["model"].nunique() > 1:
         study.add("order", order(table))
     study.figures["changes"] = draw(table)
