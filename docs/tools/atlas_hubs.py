@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from xalign_models.atlas.factors import logit, score_of
-from xalign_models.atlas.statistics import MULTILINGUAL
+from xalign_models.atlas.statistics import ENGLISH, MULTILINGUAL
 
 OUTPUT = Path(__file__).parents[1] / "results" / "atlas_hubs.csv"
 TASK, REVISIONS = "IN22GenBitextMining", ("ec38153", "aed6ff7")
@@ -39,25 +39,21 @@ def advantages(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def main(path: Path) -> None:
     """Write a line for each text, model and language."""
     table = pd.read_parquet(path, filters=[("task", "==", TASK)])
-    table = table.assign(languages=table["languages"].astype(str), model=table["model"].astype(str))
+    pairs = table["languages"].astype(str).str.extract(r"^(?P<query>\S+) (?P<candidate>\S+)$")
+    table = table.assign(model=table["model"].astype(str), **pairs).dropna(subset=["query"])
     rows = []
     for revision in REVISIONS:
         text = table[table["dataset_revision"].astype(str).str.startswith(revision)]
         for model, part in text.groupby("model"):
-            part = part[part["languages"].str.count(" ") == 1].drop_duplicates("languages")
-            pairs = part["languages"].str.split(" ", expand=True)
-            codes = sorted({*pairs[0], *pairs[1]})
-            scores = np.full((len(codes), len(codes)), np.nan)
-            at = [np.searchsorted(codes, pairs[side]) for side in (0, 1)]
-            scores[at[0], at[1]] = part["main_score"]
-            off = ~np.eye(len(codes), dtype=bool)
-            if "eng-Latn" not in codes:
+            codes = sorted({*part["query"], *part["candidate"]})
+            unique = part.drop_duplicates(["query", "candidate"])
+            scores = unique.pivot(index="query", columns="candidate", values="main_score").reindex(codes, columns=codes)
+            whole = not scores.isna().to_numpy()[~np.eye(len(codes), dtype=bool)].any()
+            if not whole or ENGLISH not in codes:
                 continue
-            english = codes.index("eng-Latn")
-            with_english = np.r_[np.delete(scores[english], english), np.delete(scores[:, english], english)]
-            if np.isnan(scores[off]).any() or with_english.mean() < MULTILINGUAL:
+            if pd.concat([scores.loc[ENGLISH], scores[ENGLISH]]).drop(ENGLISH).mean() < MULTILINGUAL:
                 continue
-            for code, raw, residual in zip(codes, *advantages(scores), strict=True):
+            for code, raw, residual in zip(codes, *advantages(scores.to_numpy()), strict=True):
                 rows.append((revision, model.replace("__", "/", 1), code, f"{raw:.3f}", f"{residual:.3f}"))
     columns = ["text", "model", "language", "raw", "residual"]
     pd.DataFrame(rows, columns=columns).to_csv(OUTPUT, index=False, lineterminator="\n")
