@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from xalign_models.atlas import KINDS, load_atlas
 from xalign_models.results.intervals import FEWEST, estimate
 from xalign_models.results.items import Items
 from xalign_models.results.possible import MAIN
@@ -22,8 +23,8 @@ ANALYSES = "docs/results/analyses"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _ITEMS = Items(MAIN)
-SOURCES: dict[str, Any] = {}
-"""Functions and constants of :func:`docs.tools.expressions.evaluate`, by name."""
+SOURCES: dict[str, Any] = {"FEWEST": FEWEST}
+"""Functions and constants of :func:`docs.tools.tables.evaluate`, by name."""
 
 
 def source(function: Function) -> Function:
@@ -188,12 +189,6 @@ def coverages(least: int, most: int = 99, method: str = "board") -> list[float]:
 
 
 @source
-def fewest_languages() -> int:
-    """Number of languages from which on the board's tests are over languages."""
-    return FEWEST
-
-
-@source
 def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
     """The value of a key in a training's log, in the last line of this kind unless ``line`` names another."""
     logged = _content(ROOT / "docs" / "results" / "training" / run / "training_log.jsonl")
@@ -230,8 +225,6 @@ def finding(name: str) -> float:
 @source
 def published(model: str, task: str, language: str, kind: str) -> float:
     """A published mean in percent: a cell of the packaged table of public results."""
-    from xalign_models.atlas import KINDS, load_atlas
-
     column = load_atlas().column(task)
     return float(100 * column.scores[column.row[model], column.languages.index(language), KINDS.index(kind)])
 
