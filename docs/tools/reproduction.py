@@ -12,6 +12,8 @@ from docs.tools.sources import ROOT, records
 
 PUBLISHED = "xalign_models/published"
 PAGE = ROOT / "docs" / "reproduction.md"
+ROWS = records(f"{PUBLISHED}/reproduction.csv")
+"""A record for each table and figure, in the order of the page."""
 STATUS = {
     "direction": "measured with other models; the page behind the link says whether the paper's finding holds there",
     "small scale": "measured with a small model of the same kind",
@@ -24,16 +26,10 @@ STATUS = {
 }
 
 
-def statuses() -> list[dict[str, str]]:
-    """A record for each table and figure, in the order of the page."""
-    return records(f"{PUBLISHED}/reproduction.csv")
-
-
 def page() -> str:
     """The page, as Markdown."""
     papers = json.loads((ROOT / PUBLISHED / "index.json").read_text("utf-8"))["papers"]
-    rows = statuses()
-    counts = Counter(row["status"] for row in rows if row["item"].startswith("Table"))
+    counts = Counter(row["status"] for row in ROWS if row["item"].startswith("Table"))
     lines = [
         "# Reproduction",
         "",
@@ -44,7 +40,7 @@ def page() -> str:
         "|---|---:|---|",
         *(f"| {status} | {counts[status]} | {meaning} |" for status, meaning in STATUS.items()),
     ]
-    for paper, items in groupby(rows, itemgetter("paper")):
+    for paper, items in groupby(ROWS, itemgetter("paper")):
         group = list(items)
         head = "| of the paper | shows | status | command | remark |"
         lines += ["", f"## {papers[paper]['title']}", "", '<details markdown="1">']
