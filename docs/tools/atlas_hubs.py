@@ -7,8 +7,6 @@ what the fit leaves of its pairs, in points: how much better they are than two l
 Writes docs/results/atlas_hubs.csv.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

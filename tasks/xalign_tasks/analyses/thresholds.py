@@ -1,7 +1,5 @@
 """One score threshold for all languages: the English one on raw cosines, and one on standardised cosines."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
