@@ -18,14 +18,9 @@ from xalign_tasks.analyses.spaces import vectors_by_layer
 
 
 def linear_cka(x: AnyFloats, y: AnyFloats) -> float:
-    """Linear centred kernel alignment, ||Xc^T Yc||^2 / (||Xc^T Xc|| ||Yc^T Yc||) (Kornblith et al., 2019).
+    """Linear centred kernel alignment, ||Xc^T Yc||^2 / (||Xc^T Xc|| ||Yc^T Yc||) (Kornblith et al., 2019), in [0, 1].
 
-    Args:
-        x: Embeddings (n, d).
-        y: Row-aligned embeddings (n, m).
-
-    Returns:
-        In [0, 1]; 1 for spaces that are equal up to rotation and scale, 0 if one is constant.
+    It is 1 for row-aligned embeddings (n, d) and (n, m) that are equal up to rotation and scale, 0 if one is constant.
     """
     x, y = x - x.mean(axis=0, dtype=np.float64), y - y.mean(axis=0, dtype=np.float64)
     lengths = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
@@ -33,11 +28,9 @@ def linear_cka(x: AnyFloats, y: AnyFloats) -> float:
 
 
 def rsa(x: AnyFloats, y: AnyFloats) -> float:
-    """Representational similarity: Spearman's correlation of the cosines within x and within y, over pairs of rows.
+    """Representational similarity of row-aligned embeddings (n, d) and (n, m), n >= 3.
 
-    Args:
-        x: Embeddings (n, d), n >= 3.
-        y: Row-aligned embeddings (n, m).
+    It is Spearman's correlation of the cosines within x and within y, over pairs of rows; 0 if one is constant.
     """
     upper = np.triu_indices(len(x), 1)
     a, b = ((rows @ rows.T)[upper] for rows in (unit(x), unit(y)))
