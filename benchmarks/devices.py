@@ -95,11 +95,6 @@ def model_flops(lengths: Sequence[int], first: nn.Module, weights: int | None = 
     return encode_flops(lengths, weights or linear_weights(first.model), config.num_hidden_layers, width, causal)
 
 
-def mining_flops(queries: int, candidates: int, dim: int) -> int:
-    """FLOPs of all inner products, 2 n_q n_c d; they serve both directions."""
-    return 2 * queries * candidates * dim
-
-
 def peak_flops(device: str, dtype: torch.dtype) -> float:
     """FLOP/s of the fastest of a few square products of random data, with the library that encoding uses.
 
