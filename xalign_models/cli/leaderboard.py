@@ -60,9 +60,12 @@ def leaderboard(
     })  # fmt: skip
     if serve and html is None:
         raise ResultsError("--serve needs a page; add --html DIR.")
+    if html is not None and languages:
+        raise ResultsError("--languages has no effect on the page, whose reader chooses them; leave it out.")
+    if (html is not None or means or by_language) and (benchmark or studies):
+        shown = "--html" if html is not None else "--means" if means else "--by-language"
+        raise ResultsError(f"{'--benchmark' if benchmark else '--studies'} has no effect with {shown}; leave one out.")
     if html is not None:
-        if languages:
-            raise ResultsError("--languages has no effect on the page, whose reader chooses them; leave it out.")
         _write_page(Path(output), html, chosen_models, chosen_tasks or None, serve)
         return
     from xalign_models.boards.leaderboard import detail
@@ -75,7 +78,7 @@ def leaderboard(
         sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models, codes))
         return
     form = form or ("json" if json else "markdown" if markdown or narrow else None)
-    if by_language and (len(chosen_tasks) != 1 or benchmark):
+    if by_language and len(chosen_tasks) != 1:
         raise ResultsError("--by-language shows one task; name one with -t.")
     study = studies if studies or chosen_models is None else None
     boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark, codes, study)]

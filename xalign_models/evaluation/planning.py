@@ -30,7 +30,7 @@ from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
-from xalign_models.results.reading import read_result
+from xalign_models.results.reading import check_main_scores, read_result
 from xalign_models.specs import ModelSpec, Vectors
 from xalign_models.store import EmbeddingStore
 
@@ -155,7 +155,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
 def _scored(path: Path, task: AbsTask) -> set[str]:
     """The subsets that an earlier run scored on the same text."""
     try:
-        result = read_result(path)
+        check_main_scores(result := read_result(path))
     except FileError:  # there is none, or the run sets it aside
         return set()
     named = [*zip(result.frame.splits, result.frame.subsets, strict=True)]

@@ -99,6 +99,7 @@ class Server:
                 Route("/health", self._health),
             ],
             lifespan=self._lifespan,
+            exception_handlers={HTTPException: _refused},
         )
 
     @asynccontextmanager
@@ -129,8 +130,7 @@ class Server:
                     raise HTTPException(401, "The bearer token is missing or wrong.")
                 response: Response = await asyncio.wait_for(handler(request), self.limits.seconds)
             except HTTPException as error:
-                response = _error(error.status_code, error.detail)
-                response.headers.update(error.headers or {})
+                response = await _refused(request, error)
             except ClientDisconnect:  # nobody reads the answer; its status is nginx's, for the counts
                 response = _error(499, "The client left before the request ended.")
             except TimeoutError:
@@ -256,6 +256,12 @@ class Server:
     async def _metrics(self, _: Request) -> Response:
         lines = [f"{name} {value:g}" for name, value in sorted(self.counts.items())]
         return PlainTextResponse("\n".join([*lines, f"xalign_texts_waiting {self.batcher.waiting}"]) + "\n")
+
+
+async def _refused(_: Request, error: HTTPException) -> JSONResponse:
+    response = _error(error.status_code, error.detail)
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -80,6 +80,15 @@ def test_several_forms_of_output_are_refused(board, tmp_path, arguments: str) ->
         assert board(*same)[0] == 0
 
 
+@pytest.mark.parametrize("form", ["--html page", "--means", "--by-language -t SIB200ZeroShot"])
+@pytest.mark.parametrize("choice", [("--benchmark", "XAlign(parallel)"), ("--studies",)])
+def test_a_choice_without_effect_is_refused(board, tmp_path, monkeypatch, form: str, choice) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, (line,) = board(*form.split(), *choice)
+    assert (status, out, (tmp_path / "page").exists()) == (2, "", False)
+    assert f"{choice[0]} has no effect with {form.split(maxsplit=1)[0]}; leave one out." in line
+
+
 def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
     status, out, _ = board("--html", tmp_path / "page")
     assert (status, out) == (0, f"wrote {tmp_path / 'page' / 'index.html'}\n")

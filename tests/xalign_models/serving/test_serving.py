@@ -171,6 +171,13 @@ def test_requests_out_of_bounds_are_refused(model, start, body, status):
     assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de", "encoding_format": None})[0] == 200
 
 
+def test_other_paths_and_methods_are_refused_in_the_form_of_all_errors(model, start):
+    url = start(Server(model, "tiny"))
+    for path, body, expected in (("v1/chat", {}, 404), ("v1/embeddings", None, 405), ("health", {}, 405)):
+        status, answer = send(f"{url}/{path}", body)
+        assert (status, answer["error"]["type"]) == (expected, "invalid_request_error")
+
+
 def test_a_token_a_host_and_a_type_are_asked_for(model, start):
     body = {"input": "w1", "lang": "de"}
     url = start(Server(model, "tiny", token="secret"))

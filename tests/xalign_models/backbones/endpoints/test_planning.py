@@ -109,6 +109,9 @@ def test_what_is_scored_does_not_count_and_nothing_is_told_without_a_price(serve
     assert texts > 60
     open_store().clear()
     assert told([server.openai], caplog) == (0, 0)
+    (file,) = Path("out").rglob("OwnParallel-one.json")
+    file.write_text(re.sub(r'"main_score": [\d.]+', '"main_score": 7', file.read_text(), count=1))
+    assert 0 < told([server.openai], caplog)[0] < texts  # the run scores the whole task again
     monkeypatch.delenv("XALIGN_ENDPOINT_PRICE")
     caplog.clear()
     announce([server.openai], TASKS, Path("elsewhere"), store=open_store(), **OPTIONS)
