@@ -258,7 +258,8 @@ class Server:
         return PlainTextResponse("\n".join([*lines, f"xalign_texts_waiting {self.batcher.waiting}"]) + "\n")
 
 
-async def _refused(_: Request, error: HTTPException) -> JSONResponse:
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
     response = _error(error.status_code, error.detail)
     response.headers.update(error.headers or {})
     return response
