@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from sentence_transformers.sentence_transformer import modules as published
 from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.backbones import packing
@@ -31,6 +32,11 @@ SAMPLE = 16
 """Texts of a chunk that are tokenised both ways, to compare them."""
 PROBE = "Ça coûte 12,50 €! ½ ﬁn 東京に行く नमस्ते ไทย مرحبا İstanbul e\u0301 😀\tx"
 """A text whose tokens tell most tokenizers, and most versions of one, apart."""
+_TAKE_PACKS = {
+    *(published.Dense, published.Dropout, published.LayerNorm),
+    *(published.Normalize, published.Pooling, published.WeightedLayerPooling),
+}
+"""Modules that treat each token, or each text, by itself; others say so by a true attribute ``takes_packs``."""
 AHEAD = 4
 """Batches that are prepared ahead of the device."""
 
@@ -68,12 +74,16 @@ def token_budget(first: Any, device: str) -> int:
     return int(2**26 // width)
 
 
-def batches(first: Any, texts: Sequence[str], prompt: str, budget: int, device: str) -> Iterator[Batch]:
+def batches(
+    first: Any, texts: Sequence[str], prompt: str, budget: int, device: str, later: Sequence[Any] = ()
+) -> Iterator[Batch]:
     """Batches of all texts, the longest of each chunk first; packed if possible, and prepared ahead in a thread.
 
-    The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory.
+    The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory. ``later`` modules take the
+    output of the first one; an unknown one might mix the texts of a pack, so that texts are padded.
     """
-    make = _packed if can_pack(first) else _padded_rows if getattr(first, "graph", None) else _padded
+    apart = all(type(module) in _TAKE_PACKS or getattr(module, "takes_packs", False) for module in later)
+    make = _packed if apart and can_pack(first) else _padded_rows if getattr(first, "graph", None) else _padded
 
     def by_chunk() -> Iterator[Batch]:
         start, size = 0, FIRST_CHUNK

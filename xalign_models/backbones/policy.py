@@ -28,11 +28,10 @@ _PUBLISHED = {
     "Asym": "base.modules.router",
     "Dropout": "sentence_transformer.modules.dropout",
     "LayerNorm": "sentence_transformer.modules.layer_norm",
-    "CNN": "sentence_transformer.modules.cnn",
-    "LSTM": "sentence_transformer.modules.lstm",
     "StaticEmbedding": "sentence_transformer.modules.static_embedding",
     "WeightedLayerPooling": "sentence_transformer.modules.weighted_layer_pooling",
 }
+_ACROSS_TOKENS = re.compile(r"sentence_transformers\..*\b(CNN|LSTM)")
 _ADOPTED = {
     "Transformer": "xalign_models.backbones.transformer:CheckedTransformer",
     "Router": "xalign_models.backbones.router:LanguageRouter",
@@ -83,7 +82,7 @@ _KWARG_KEYS = set(
     "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
     "torch_dtype truncation_side use_cache use_fast".split()
 )
-_FLOATING = ("Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
+_FLOATING = ("Aligned", ":Dense", ":LayerNorm", ":WeightedLayerPooling")
 _NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save", "target_parameters")
 _PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
 _MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
@@ -308,6 +307,11 @@ def _check_modules(model: Inspected, trust: bool) -> None:
         kind, config = entry["type"], (PurePosixPath(entry["path"]) / "config.json").as_posix()
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
+        if _ACROSS_TOKENS.fullmatch(kind):
+            raise ModelError(
+                f"{label} has a CNN or an LSTM, which xalign does not use: a text's vector would depend on the texts "
+                "beside it. Choose another model."
+            )
         known = kind in MODULES or kind in plugins.MODULES
         if not known and not trust:
             if kind.startswith(f"{plugins.PACKAGE}."):

@@ -225,7 +225,7 @@ class RawEncoder:
             return
         budget = self.token_budget or token_budget(first, self.device)
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
-        for batch in batches(first, texts, prompt, budget, self.device):
+        for batch in batches(first, texts, prompt, budget, self.device, modules[1:]):
             fetch = self._forward_halving(batch.features, [texts[i] for i in batch.rows], prompt)
             if last is not None:
                 yield last[0], last[1]()

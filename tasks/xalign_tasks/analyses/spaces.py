@@ -90,6 +90,8 @@ def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[st
 class EveryLayer(nn.Module):
     """Pools each layer's (b, s, d); ``sentence_embedding`` is (b, (layers + 1) d), the embeddings first."""
 
+    takes_packs = True
+
     def __init__(self, pooling: nn.Module) -> None:
         super().__init__()
         self.pooling = pooling

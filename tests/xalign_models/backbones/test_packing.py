@@ -111,6 +111,32 @@ def test_a_model_whose_texts_would_see_each_other_is_padded(
     assert not can_pack(modules[0])
 
 
+class Mixing(torch.nn.Module):
+    """A user's own module: each token gets a part of the next one."""
+
+    takes_packs = False
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        states = features["token_embeddings"]
+        if "attention_mask" in features:
+            states = states * features["attention_mask"][..., None]
+        after = torch.nn.functional.pad(states, (0, 0, 0, 1))[:, 1:]
+        return {**features, "token_embeddings": states + after}
+
+
+def test_texts_are_padded_for_a_module_that_may_mix_a_pack(modules: list[Any]) -> None:
+    raws = []
+    for takes_packs in (False, True):
+        mixing = Mixing()
+        mixing.takes_packs = takes_packs
+        whole = [modules[0], mixing, modules[1]]
+        raws.append(RawEncoder("n", lambda whole=whole: whole, "cpu", token_budget=60))
+    alone = np.concatenate([raws[0].forward([text]) for text in TEXTS])
+    assert cosines(raws[0].encode(TEXTS), alone).min() > 0.9999
+    assert cosines(raws[1].encode(TEXTS), alone).min() < 0.9999
+    assert raws[0].counts.computed_tokens > raws[1].counts.computed_tokens
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=6),

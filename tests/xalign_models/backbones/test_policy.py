@@ -377,6 +377,17 @@ def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
     assert first.model.config.num_hidden_layers == 1
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["models.CNN", "models.LSTM.LSTM", "sentence_transformer.modules.cnn.CNN", "sentence_transformer.modules.LSTM"],
+)
+def test_a_module_that_reads_across_tokens_is_refused_even_if_trusted(folder, kind):
+    module(folder, f"sentence_transformers.{kind}")
+    for trust in (False, True):
+        with pytest.raises(ModelError, match=r"has a CNN or an LSTM.*Choose another model\.$"):
+            policy.check(folder, trust=trust)
+
+
 @pytest.mark.parametrize("architectures", [5, ["BertModel", 5]])
 def test_whatever_a_configuration_makes_a_loader_raise_is_one_line(folder, architectures):
     plain(folder)

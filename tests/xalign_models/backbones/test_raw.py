@@ -142,6 +142,8 @@ def test_a_vector_that_is_not_finite_names_its_text_and_is_not_stored(
     modules: list[Any], store: EmbeddingStore, value: float
 ) -> None:
     class Broken(torch.nn.Module):
+        takes_packs = True
+
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
             ids, starts = features["input_ids"][0], features["cu_seq_lens_q"].tolist()
             for i, (start, end) in enumerate(pairwise(starts)):
