@@ -113,27 +113,35 @@ def packed_attention(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: Kernel | None = None) -> dict[str, Any]:
+def pack(
+    rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: Kernel | None = None, first: int = 0
+) -> dict[str, Any]:
     """One row with all texts' tokens, and the arguments of :func:`attention`.
 
     Args:
         rows: Token ids of each text, none empty; texts of equal length must be adjacent.
         shared: Length of the token prefix shared by all texts and packed once, less than the shortest text.
         kernel: The kernel for the pack, see :func:`find_kernel`.
+        first: The position of a text's first token, see :func:`first_position`.
 
     Returns:
-        Features for a transformers model, with positions from 0; and ``seq_idx``, the text of each token after
+        Features for a transformers model; and ``seq_idx``, the text of each token after
         :func:`unshare`, for pooling.
     """
     lengths = np.array([len(row) for row in rows])
-    tails, positions = [row[shared:] for row in rows], [np.arange(shared, n) for n in lengths]
+    tails = [rows[0][:shared], *(row[shared:] for row in rows)] if shared else rows
+    ids = np.concatenate(tails)
+    places = [np.arange(first, first + n) for n in lengths]
+    if first and (ids == first - 1).any():  # a text names the padding token, which such models leave out of the count
+        reals = [row != first - 1 for row in rows]
+        places = [np.cumsum(real) * real + first - 1 for real in reals]
     if shared:
-        tails, positions = [rows[0][:shared], *tails], [np.arange(shared), *positions]
+        places = [places[0][:shared], *(row[shared:] for row in places)]
         lengths = np.concatenate([[shared], lengths])
     queries = np.array([len(tail) for tail in tails])
     features: dict[str, Any] = {
-        "input_ids": torch.from_numpy(np.concatenate(tails))[None],
-        "position_ids": torch.from_numpy(np.concatenate(positions))[None],
+        "input_ids": torch.from_numpy(ids)[None],
+        "position_ids": torch.from_numpy(np.concatenate(places))[None],
         "cu_seq_lens_q": _starts(queries),
         "cu_seq_lens_k": _starts(lengths),
         "max_length_q": int(queries.max()),

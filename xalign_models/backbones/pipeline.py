@@ -104,8 +104,7 @@ def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
     for group in packed_batches([len(row) for row in rows], budget):
         chosen = [rows[i] for i in group]
         shared = packing.shared_tokens(chosen) if isinstance(first, PromptEOL) else 0
-        features = packing.pack(chosen, shared, kernel)
-        features["position_ids"] += position
+        features = packing.pack(chosen, shared, kernel, position)
         own = [len(row) for row in chosen]
         yield Batch(group, {**others, **features}, sum(own), features["input_ids"].shape[1], _full(first, own))
 
@@ -224,9 +223,8 @@ def _apart(first: Any) -> bool:
     text = text[:5]
 
     def states(*rows: npt.NDArray[np.int64]) -> torch.Tensor:
-        features = packing.pack(rows, kernel=packing.find_kernel(first.model))
+        features = packing.pack(rows, 0, packing.find_kernel(first.model), packing.first_position(first.model))
         del features["seq_idx"]
-        features["position_ids"] += packing.first_position(first.model)
         features = {k: v.to(first.model.device) if torch.is_tensor(v) else v for k, v in features.items()}
         with packing.packed_attention(first.model), first.attending() as keywords:
             packed: torch.Tensor = first.model(**features, **keywords).last_hidden_state[0, 7:12].float()

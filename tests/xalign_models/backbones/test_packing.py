@@ -111,6 +111,30 @@ def test_a_model_whose_texts_would_see_each_other_is_padded(
     assert not can_pack(modules[0])
 
 
+@given(st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=9), min_size=1, max_size=5), st.sampled_from([0, 3]))
+def test_positions_are_those_of_roberta_whatever_texts_contain(rows: list[list[int]], shared: int) -> None:
+    from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
+
+    texts = [np.array([2, 1, 3][:shared] + row) for row in sorted(rows, key=len)]
+    wanted = [RobertaEmbeddings.create_position_ids_from_input_ids(torch.from_numpy(row[None]), 1)[0] for row in texts]
+    features = packing.pack(texts, shared, first=2)
+    packing.unshare(features)
+    assert features["position_ids"][0].tolist() == torch.cat(wanted).tolist()
+    plain = packing.pack(texts, shared)
+    packing.unshare(plain)
+    assert plain["position_ids"][0].tolist() == [place for row in texts for place in range(len(row))]
+
+
+def test_a_text_that_names_the_padding_token_has_the_vector_of_sentence_transformers(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    modules = backbone(checkpoint, tmp_path, "XLMRoberta", {**KINDS["XLMRoberta"], "pad_token_id": 0})
+    raw = RawEncoder("n", lambda: modules, "cpu")
+    texts = ["[PAD] the cat", "the [PAD] cat [PAD]", "the cat"]
+    assert can_pack(modules[0])
+    np.testing.assert_allclose(raw.encode(texts), raw.forward(texts), atol=1e-5)
+
+
 class Mixing(torch.nn.Module):
     """A user's own module: each token gets a part of the next one."""
 
