@@ -248,7 +248,7 @@ def open_directory(directory: Inspected | Path, device: str, **options: Any) -> 
 
 
 def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list[Any]:
-    """A checkpoint's own modules, without normalisation."""
+    """A checkpoint's own modules, without normalisation at the end."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
@@ -257,7 +257,9 @@ def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list
 
     options = {"torch_dtype": str(spec.dtype), **({"graph": spec.graph} if spec.graph else {})}
     pipeline = open_pipeline(resolved, device, trust=spec.trust_remote_code, model_kwargs=options)
-    modules = [module for module in pipeline if not isinstance(module, Normalize)]
+    modules = list(pipeline)
+    while isinstance(modules[-1], Normalize):
+        modules.pop()
     if any(isinstance(module, Aligned) for module in modules):
         raise ModelError(f"{spec.model} is aligned already; give its backbone.")
     for first in first_modules(modules):

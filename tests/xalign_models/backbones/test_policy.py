@@ -13,8 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 from tests.registries import restored
 from xalign_models import assets, plugins
@@ -357,6 +360,21 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
     assert spec.to_dict()["backbone"]["trust_remote_code"] is True
     plainly = BackboneSpec(spec.backbone.name, spec.backbone.model)
     assert spec.backbone.encoding_fields() != plainly.encoding_fields()
+
+
+def test_a_normalisation_before_other_modules_is_kept(folder):
+    from xalign_models.backbones.raw import RawEncoder
+
+    first, pooling, _ = SentenceTransformer(str(folder), device="cpu")
+    dense = Dense(16, 16, activation_function=torch.nn.Tanh())
+    dense.linear.weight.data *= 5
+    whole = SentenceTransformer(modules=[first, pooling, Normalize(), dense, Normalize(), Normalize()], device="cpu")
+    whole.save_pretrained(str(folder.with_name("whole")), create_model_card=False)
+    modules = open_backbone(BackboneSpec("whole", str(folder.with_name("whole")))).modules("cpu")
+    vectors = RawEncoder("n", lambda: modules, "cpu").encode(["house", "green river", ""])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, whole.encode(["house", "green river", ""]), atol=1e-6)
+    assert len(modules) == 4
 
 
 def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
