@@ -295,6 +295,7 @@ def _kind(config: Any) -> type[LanguageTransformer]:
 
 def _apply(spec: BackboneSpec, first: Any, resolved: ResolvedModel) -> None:
     """Set the options of a spec in a first module, or refuse options for transformers where the module is another."""
+    from xalign_models.backbones.packing import find_limit
     from xalign_models.backbones.transformer import LanguageTransformer
 
     if spec.graph and getattr(first, "graph", None) != spec.graph:
@@ -312,7 +313,8 @@ def _apply(spec: BackboneSpec, first: Any, resolved: ResolvedModel) -> None:
         first.tf32 |= spec.precision is Precision.TF32
         first.compiled |= spec.backend == COMPILED
     if spec.llm or isinstance(first, LanguageTransformer):
-        first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
+        limit = find_limit(first.model) if isinstance(first, LanguageTransformer) else None
+        first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length, limit)), default=512)
     if isinstance(first, LanguageTransformer) and not spec.llm:
         first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
         below = _below(resolved)

@@ -232,5 +232,15 @@ def first_position(model: nn.Module) -> int:
     return 0
 
 
+def find_limit(model: Any) -> int | None:
+    """The most tokens that a model's table of positions has room for; None without such a table."""
+    names = ("position_embeddings", "embed_positions", "wpe")
+    tables = (getattr(module, name, None) for module in model.modules() for name in names)
+    if not any(isinstance(table, nn.Embedding | Tensor) for table in tables):
+        return None
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return most and most - first_position(model)
+
+
 def _starts(lengths: npt.NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

@@ -243,8 +243,8 @@ def _check_transformer(settings: dict[str, Any], where: str) -> None:
         elif key not in _TRANSFORMER_KEYS:
             raise ModelError(f"{where}: {key!r} is not a setting of a transformer module.")
     longest = settings.get("max_seq_length")
-    if longest is not None and (type(longest) is not int or not 0 < longest < 2**31):
-        raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is not a number of tokens.")
+    if longest is not None and (type(longest) is not int or not 1 < longest < 2**31):
+        raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is not a number of at least 2 tokens.")
     if settings.get("tokenizer_name_or_path"):
         raise ModelError(f"{where}: the tokenizer is outside of the directory; copy its files into it.")
     if (graph := settings.get("graph")) is not None and not (isinstance(graph, str) and _is_below(graph)):

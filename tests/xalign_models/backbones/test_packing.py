@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +19,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn.functional import scaled_dot_product_attention
 
 from xalign_models.backbones import packing
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.pipeline import can_pack
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.specs import BackboneSpec
 
 from .conftest import WORDS
 from .operations import Operations
@@ -133,6 +137,43 @@ def test_a_text_that_names_the_padding_token_has_the_vector_of_sentence_transfor
     texts = ["[PAD] the cat", "the [PAD] cat [PAD]", "the cat"]
     assert can_pack(modules[0])
     np.testing.assert_allclose(raw.encode(texts), raw.forward(texts), atol=1e-5)
+
+
+TABLES = {
+    "Bert": {}, "XLMRoberta": {"pad_token_id": 1}, "MPNet": {"pad_token_id": 1}, "GPT2": {}, "OPT": {}, "GPTJ": {},
+    "Nystromformer": {}, "XLM": {}, "Llama": {}, "ModernBert": KINDS["ModernBert"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_text_may_fill_the_table_of_positions_and_no_more(kind: str) -> None:
+    import transformers
+
+    named = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 9, "rotary_dim": 4}
+    config = getattr(transformers, f"{kind}Config")(**{**named, "max_position_embeddings": 12, **TABLES[kind]})
+    model = transformers.AutoModel.from_config(config).eval()
+    limit = packing.find_limit(model)
+    if kind in ("Llama", "ModernBert"):
+        assert limit is None
+        return
+    assert limit is not None
+    for length in (limit, limit + 1):
+        ids = torch.full((1, length), 5)
+        with nullcontext() if length == limit else pytest.raises((IndexError, RuntimeError)):
+            model(input_ids=ids, attention_mask=torch.ones_like(ids))
+
+
+@pytest.mark.parametrize("length", [None, 500])
+def test_a_longer_text_is_cut_at_the_positions_that_roberta_has(
+    checkpoint: Path, tmp_path: Path, length: int | None
+) -> None:
+    backbone(checkpoint, tmp_path, "XLMRoberta", {"pad_token_id": 1, "max_position_embeddings": 18})
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"model_max_length": length}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    modules = open_backbone(BackboneSpec("short", str(tmp_path))).modules("cpu")
+    raw = RawEncoder("n", lambda: modules, "cpu")
+    raw.encode(["the cat " * 50])
+    assert raw.counts.real_tokens == modules[0].max_seq_length == 16
 
 
 class Mixing(torch.nn.Module):

@@ -247,6 +247,7 @@ CRAFTED: dict[str, Callable[[Path], None]] = {
     "no tokenizer": without_text,
     "a model as tokenizer": lambda folder: edit(folder / "tokenizer_config.json", tokenizer_class="AutoModel"),
     "negative length": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length=-1),
+    "length of one token": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length=1),
     "length of text": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length="long"),
     "huge length": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length=10**400),
     "another model": lambda folder: edit(folder / "config_sentence_transformers.json", model_type="SparseEncoder"),
