@@ -21,6 +21,7 @@ import lmdb
 import numpy as np
 
 from xalign_models.errors import FileError, ModelError
+from xalign_models.files import set_aside
 from xalign_models.lmdb_file import require_installed, reserve_lock, set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
@@ -30,6 +31,7 @@ _FORM = "2:"  # prefix of the databases' names: the format of their values
 _CHECK = 4  # bytes
 _META = b"__used__"  # database: namespace -> time of last use, by which a full store chooses what to drop
 _NOTES = b"__notes__"  # database: namespace -> digest of the tokens of a probe text
+_NEVER = 1e11  # seconds, in the year 5138
 _GIB = 1 << 30
 
 
@@ -97,9 +99,7 @@ class EmbeddingStore:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             set_aside_if_damaged(self.path)
-            reserve_lock(self.path)
-            self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
-            self._used, self._notes = self._env.open_db(_META), self._env.open_db(_NOTES)
+            self._open()
         except (lmdb.Error, OSError, FileError) as error:
             raise ModelError(
                 f"Cannot open the store at {self.path} ({error}); make room, or set XALIGN_STORE to another folder."
@@ -110,6 +110,11 @@ class EmbeddingStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _open(self) -> None:
+        reserve_lock(self.path)
+        self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
+        self._used, self._notes = self._env.open_db(_META), self._env.open_db(_NOTES)
 
     def close(self) -> None:
         """Close the environment; the object cannot be used afterwards."""
@@ -142,7 +147,10 @@ class EmbeddingStore:
                     if (vector := unpack(bytes(key), value)) is not None:
                         yield bytes(key), vector
         except lmdb.Error as error:
-            raise ModelError(f"The store at {self.path} is damaged ({error}); run `xalign verify --clean`.") from None
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: lmdb.Error) -> ModelError:
+        return ModelError(f"The store at {self.path} is damaged ({error}); run `xalign verify --clean`.")
 
     def _touch(self, namespace: str) -> None:
         with self._env.begin(write=True, db=self._used) as transaction:
@@ -189,7 +197,7 @@ class EmbeddingStore:
                 if not self._drop_oldest(besides=namespace):
                     full = f"is full ({self.max_bytes / _GIB:.2f} GB)"
                     self._stop(namespace, full, "Raise XALIGN_STORE_GB or run `xalign store clear`")
-            except lmdb.Error as error:
+            except (lmdb.Error, ModelError) as error:
                 self._stop(namespace, f"cannot be written ({error})", "Make room on its disk or set XALIGN_STORE")
 
     def _write(self, namespace: str, keys: Sequence[bytes], rows: np.ndarray) -> bool:
@@ -211,24 +219,44 @@ class EmbeddingStore:
     def verify(self, clean: bool = False) -> Iterator[tuple[str, int, int]]:
         """Read every vector and count the damaged ones, which ``clean`` drops.
 
+        If the structure of the store is damaged, so that vectors cannot be reached, ``clean`` sets it aside as a whole.
+
         Yields:
             Namespace, number of vectors, number of damaged vectors.
         """
+        broken = False
         with self._env.begin() as transaction:
             names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
         for name in sorted({*names} - {_META, _NOTES}):
-            database = self._env.open_db(name, create=False)
-            with self._env.begin(db=database) as transaction:
-                total, bad = 0, []
-                for key, value in transaction.cursor():
-                    total += 1
-                    if unpack(key, value) is None:
-                        bad.append(bytes(key))
-            if clean and bad:
+            entries, read, bad = 1, 0, list[bytes]()
+            try:
+                database = self._env.open_db(name, create=False)
+                with self._env.begin(db=database) as transaction:
+                    entries = transaction.stat(database)["entries"]
+                    for key, value in transaction.cursor():
+                        read += 1
+                        if unpack(key, value) is None:
+                            bad.append(bytes(key))
+            except lmdb.Error:
+                entries = max(entries, read + 1)
+            lost = max(0, entries - read)
+            broken |= lost > 0
+            if clean and bad and not broken:
                 with self._env.begin(write=True, db=database) as transaction:
                     for key in bad:
                         transaction.delete(key)
-            yield name.decode().removeprefix(_FORM), total, len(bad)
+            yield name.decode("utf-8", "replace").removeprefix(_FORM), read + lost, len(bad) + lost
+        if clean and broken:
+            self._env.close()
+            self._databases.clear()
+            set_aside(self.path / "data.mdb", f"The store at {self.path} is damaged.")
+            self._open()
+        elif clean:
+            with self._env.begin(write=True, db=self._used) as transaction:
+                for name in [bytes(name) for name, value in transaction.cursor() if _time(value) is None]:
+                    transaction.delete(name)
+                    if _FORM.encode() + name in names:  # its vectors can be cleared by this entry only
+                        transaction.put(name, b"0")
 
     def _drop_oldest(self, besides: str) -> bool:
         """Drop the least recently used encoder's vectors; False if only ``besides`` remains."""
@@ -245,7 +273,7 @@ class EmbeddingStore:
     def stats(self) -> list[NamespaceStats]:
         """Statistics by encoder, most recently used first."""
         with self._env.begin(db=self._used) as transaction:
-            used = {bytes(name).decode(): float(bytes(value)) for name, value in transaction.cursor()}
+            used = {bytes(name).decode("utf-8", "replace"): _time(value) or 0.0 for name, value in transaction.cursor()}
         encoders = []
         for namespace, last_used in used.items():
             database = self._database(namespace, create=False)
@@ -258,18 +286,33 @@ class EmbeddingStore:
         return sorted(encoders, key=lambda encoder: -encoder.last_used)
 
     def clear(self, namespace: str | None = None) -> int:
-        """Drop the vectors of one encoder, or of all, and return their number."""
+        """Drop the vectors of one encoder, or of all, and return their number.
+
+        Raises:
+            ModelError: The store is damaged.
+        """
         dropped = 0
         for encoder in self.stats():
             if namespace in {None, encoder.namespace}:
                 database = self._database(encoder.namespace, create=False)
-                with self._env.begin(write=True) as transaction:
-                    transaction.drop(database, delete=False)  # emptied, so that handles in other processes stay valid
-                    transaction.delete(encoder.namespace.encode(), db=self._used)
-                    transaction.delete(encoder.namespace.encode(), db=self._notes)
+                try:
+                    with self._env.begin(write=True) as transaction:
+                        transaction.drop(database, delete=False)  # emptied: handles in other processes stay valid
+                        transaction.delete(encoder.namespace.encode(), db=self._used)
+                        transaction.delete(encoder.namespace.encode(), db=self._notes)
+                except lmdb.Error as error:
+                    raise self._damaged(error) from None
                 self._full.clear()
                 dropped += encoder.vectors
         return dropped
+
+
+def _time(value: bytes) -> float | None:
+    """The time of last use in an entry of the database of times; None if it is damaged."""
+    with suppress(ValueError):
+        if 0 <= (seconds := float(bytes(value))) < _NEVER:
+            return seconds
+    return None
 
 
 def pack(key: bytes, row: np.ndarray) -> bytes:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lmdb
 import numpy as np
 import pytest
 from hypothesis import given
@@ -397,3 +398,48 @@ def test_a_store_with_unwritten_pages_at_its_end_is_whole(path: Path) -> None:
     with EmbeddingStore(path) as store:
         np.testing.assert_array_equal(np.stack(store.get("one", keys(500))), vectors(500))
     assert not (path / "data.mdb.damaged").exists()
+
+
+def damage_root(path: Path, name: str) -> None:
+    """Overwrite the head of the first page of an encoder's vectors."""
+    with lmdb.open(str(path), max_dbs=9) as environment, environment.begin() as transaction:
+        root = int.from_bytes(transaction.get(b"2:" + name.encode())[40:48], "little")
+        size = environment.stat()["psize"]
+    with (path / "data.mdb").open("r+b") as file:
+        file.seek(root * size + 8)
+        file.write(b"\xff" * 8)
+
+
+def test_vectors_that_cannot_be_reached_are_counted_and_the_store_is_set_aside(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(2_000), vectors(2_000))
+        store.put("two", keys(3), vectors(3))
+    damage_root(path, "one")
+    with EmbeddingStore(path) as store:
+        assert [*store.verify()] == [*store.verify()] == [("one", 2_000, 2_000), ("two", 3, 0)]
+        with pytest.raises(ModelError, match=r"is damaged .*; run `xalign verify --clean`\.$"):
+            store.clear("one")
+        assert [*store.verify(clean=True)] == [("one", 2_000, 2_000), ("two", 3, 0)]
+        assert [*store.verify()] == store.stats() == []
+        assert (path / "data.mdb.damaged").is_file()
+        store.put("one", keys(3), vectors(3))
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(3))), vectors(3))
+
+
+@pytest.mark.parametrize("value", [b"a word", b"\xff", b"nan", b"inf", b"1e300", b"-1", b""])
+def test_a_damaged_time_of_use_counts_as_the_oldest_and_is_mended(path: Path, value: bytes) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(3), vectors(3))
+        store.put("two", keys(2), vectors(2))
+        with store._env.begin(write=True, db=store._used) as transaction:
+            transaction.put(b"one", value)
+            transaction.put(b"\xff\xfe", value)
+        for clean in (False, True):
+            assert [(one.namespace, one.last_used > 0) for one in store.stats()] == [("two", True), ("one", False)]
+            assert [*store.verify(clean)] == [("one", 3, 0), ("two", 2, 0)]
+        with store._env.begin(db=store._used) as transaction:
+            assert [(bytes(name), float(time) > 0) for name, time in transaction.cursor()] == [
+                (b"one", False),
+                (b"two", True),
+            ]
+        assert store.clear() == 5
