@@ -216,9 +216,12 @@ class Checkpoint(Source):
             as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
             if not as_published and policy.routers(files):
                 raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
-            similarity = files.settings("config_sentence_transformers.json").get("similarity_fn_name")
+            settings = files.settings("config_sentence_transformers.json")
+            similarity, dim = settings.get("similarity_fn_name"), settings.get("truncate_dim")
             if as_published and similarity not in {None, "cosine"}:
                 logger.warning("%s is made for the similarity %s; xalign compares by cosine.", spec.model, similarity)
+            if as_published and dim and spec.truncate_dim is None:
+                logger.warning("%s asks for %s dimensions; xalign keeps all. Add --truncate-dim %s.", spec.model, dim, dim)
             if "universal_learner_name_or_path" in config:
                 raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")
             if as_published and files.has("modules.json"):

@@ -327,6 +327,12 @@ def _check_modules(model: Inspected, trust: bool) -> None:
     settings = model.parsed.get("config_sentence_transformers.json", {})
     if (kind := settings.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
         raise ModelError(f"{label} is a {str(kind)[:40]}, not a SentenceTransformer.")
+    dim = settings.get("truncate_dim")
+    if dim is not None and (type(dim) is not int or dim < 1):
+        raise ModelError(
+            f"{label}: config_sentence_transformers.json is damaged: truncate_dim {str(dim)[:40]} is not a number of at "
+            "least 1."
+        )
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
         raise ModelError(f"{label}: config_sentence_transformers.json is damaged: prompts are not texts by name.")

@@ -459,6 +459,19 @@ def test_the_adapters_that_xalign_trains_are_admitted_in_any_folder(folder):
             policy.check(folder)
 
 
+def test_dimensions_that_a_model_asks_for_are_said_and_checked(folder, caplog):
+    settings = folder / "config_sentence_transformers.json"
+    edit(settings, truncate_dim=8)
+    open_backbone(BackboneSpec("short", str(folder), truncate_dim=8)).modules("cpu")
+    assert not caplog.records
+    open_backbone(BackboneSpec("whole", str(folder))).modules("cpu")
+    assert "asks for 8 dimensions; xalign keeps all. Add --truncate-dim 8." in caplog.text
+    for value in ("x", -3, 0, True, 2.5, [8]):
+        edit(settings, truncate_dim=value)
+        with pytest.raises(ModelError, match="truncate_dim .* is not a number of at least 1"):
+            open_backbone(BackboneSpec("damaged", str(folder))).modules("cpu")
+
+
 @pytest.mark.parametrize("value", [["y.z"], {"x": ["y.z"]}], ids=["list", "object"])
 @pytest.mark.parametrize(
     ("file", "field"),
