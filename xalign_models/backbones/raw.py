@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.backbones.inputs import split_side, with_side
-from xalign_models.errors import ModelError, without_panic
+from xalign_models.errors import ModelError, one_line, without_panic
 from xalign_models.progress import live
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ class Counts:
         return self.real_tokens / self.seconds if self.real_tokens >= ENOUGH and self.seconds else None
 
 
+@contextmanager
+def _fitting(name: str) -> Iterator[None]:
+    """Turn errors of a model's modules, which its files describe, into one line; not those of a device or its memory.
+
+    Raises:
+        ModelError: In place of such an error.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, RuntimeError) and re.search("CUDA|HIP|memory", str(error)):
+            raise
+        raise ModelError(
+            f"The files of {name} do not fit together: {one_line(error)}. Get them again, or choose another model."
+        ) from error
+
+
 class RawEncoder:
     """The raw vectors of one backbone.
 
@@ -81,6 +99,7 @@ class RawEncoder:
         token_budget: Tokens of a batch; by default :func:`~xalign_models.backbones.pipeline.token_budget`.
         confirm: Raises a ModelError if the modules are no longer those of the namespace; called before vectors are
             stored and returned.
+        name: Name of the model in messages.
     """
 
     def __init__(
@@ -91,13 +110,14 @@ class RawEncoder:
         store: EmbeddingStore | None = None,
         token_budget: int | None = None,
         confirm: Callable[[], None] = lambda: None,
+        name: str = "the model",
     ) -> None:
         self.namespace = namespace
         self.device = device
         self.store = store
         self.token_budget = token_budget
         self.counts = Counts()
-        self._load, self._confirm = load, confirm
+        self._load, self._confirm, self._name = load, confirm, name
         self._modules: Sequence[nn.Module] | None = None
         self._halved = False
 
@@ -216,22 +236,23 @@ class RawEncoder:
         side, prompt = split_side(prompt)
         modules = of_route(self.modules, side)
         if modules != list(self.modules):  # the modules of one route of a Router
-            encoder = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
+            encoder = RawEncoder("", lambda: modules, self.device, token_budget=self.token_budget, name=self._name)
             yield from encoder.vectors(texts, prompt)
             return
         first: Any = modules[0]
         if hasattr(first, "stream"):
             yield from first.stream(texts, with_side(side, prompt))
             return
-        budget = self.token_budget or token_budget(first, self.device)
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
-        for batch in batches(first, texts, prompt, budget, self.device, modules[1:]):
-            fetch = self._forward_halving(batch.features, [texts[i] for i in batch.rows], prompt)
+        with _fitting(self._name):
+            budget = self.token_budget or token_budget(first, self.device)
+            for batch in batches(first, texts, prompt, budget, self.device, modules[1:]):
+                fetch = self._forward_halving(batch.features, [texts[i] for i in batch.rows], prompt)
+                if last is not None:
+                    yield last[0], last[1]()
+                last = batch, fetch
             if last is not None:
                 yield last[0], last[1]()
-            last = batch, fetch
-        if last is not None:
-            yield last[0], last[1]()
 
     def _write(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
         self._confirm()

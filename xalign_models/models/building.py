@@ -184,7 +184,7 @@ def encoder_of(
             raw_namespace, confirm = pointer.backbone.fingerprint, pointer.backbone.confirm
     devices = each(device)
     load = partial(_processes, partial(moved, backbone), devices) if len(devices) > 1 else lambda: backbone
-    raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
+    raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm, name=str(meta.name))
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
     prompts = {key: prompt for key, prompt in named.items() if prompt}
@@ -224,7 +224,7 @@ def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStor
     else:
         same = partial(loading.shared_modules, spec.whole, fingerprint=backbone.fingerprint)
         load = partial(_processes, same, devices)
-    return RawEncoder(backbone.fingerprint, load, device, store, confirm=backbone.confirm)
+    return RawEncoder(backbone.fingerprint, load, device, store, confirm=backbone.confirm, name=spec.model)
 
 
 def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> list[nn.Module]:

@@ -157,6 +157,31 @@ def test_a_vector_that_is_not_finite_names_its_text_and_is_not_stored(
     assert store.get("n", [raw.key("", "eine hund")]) == [None]
 
 
+@pytest.mark.parametrize("broken", ["no pooling", "no transformer", "other output", "no mode", "odd chunks"])
+def test_modules_that_do_not_fit_together_are_one_line_that_names_the_model(modules: list[Any], broken: str) -> None:
+    if broken == "other output":
+        modules[0].module_output_name = "zzz"
+    elif broken == "no mode":
+        modules[1].pooling_mode = ()
+    elif broken == "odd chunks":
+        for layer in modules[0].model.encoder.layer:
+            layer.chunk_size_feed_forward = 7
+    chosen = {"no pooling": modules[:1], "no transformer": modules[1:]}.get(broken, modules)
+    encoder = RawEncoder("n", lambda: chosen, "cpu", name="odd")
+    with pytest.raises(ModelError, match=r"^The files of odd do not fit together: [^\n]+\. Get them again"):
+        encoder.encode(["the cat", "a dog sees"])
+
+
+@pytest.mark.parametrize("reason", ["CUDA error: out of resources", "DefaultCPUAllocator: can't allocate memory"])
+def test_an_error_of_the_device_stays_what_it_is(modules: list[Any], reason: str) -> None:
+    def failing(features: dict[str, Any]) -> Any:
+        raise RuntimeError(reason)
+
+    modules[1].forward = failing
+    with pytest.raises(RuntimeError, match=reason):
+        RawEncoder("n", lambda: modules, "cpu").encode(["the cat"])
+
+
 def test_gradients_are_not_recorded_and_modes_not_changed(modules: list[Any]) -> None:
     RawEncoder("n", lambda: modules, "cpu").encode(["the cat"])
     assert torch.is_grad_enabled()
