@@ -216,12 +216,16 @@ class RawEncoder:
         self.counts.seconds += perf_counter() - start
         label = progress or "texts"
         if full and full == self.counts.full:  # the first of this model
+            from xalign_models.backbones.router import of_route
+
+            limit = getattr(of_route(self.modules, split_side(prompt)[0])[0], "max_seq_length", None)
+            most = f", {limit}" if limit else ""  # it is unknown here if other processes encode
             logger.warning(
-                "%s: %d of %d texts have the most tokens that the model takes, %d; longer texts are cut there.",
+                "%s: %d of %d texts have the most tokens that the model takes%s; longer texts are cut there.",
                 label,
                 full,
                 len(keys),
-                self.modules[0].max_seq_length,
+                most,
             )
         if len(keys) > 1 and all(np.array_equal(known[digest], known[keys[0]]) for digest in keys):
             logger.warning(

@@ -12,13 +12,18 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Router, StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from xalign_models.backbones import pipeline, raw
+from xalign_models.backbones.inputs import with_side
+from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.raw import Counts, RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.store import EmbeddingStore
 
-from .conftest import LIMIT, WORDS
+from .conftest import LIMIT, WIDTH, WORDS
 
 RNG = np.random.default_rng(0)
 TEXTS = [" ".join(RNG.choice(WORDS, size=size)) for size in RNG.integers(0, 40, 60)]
@@ -197,6 +202,28 @@ def test_cut_texts_are_counted_and_said_once(modules: list[Any], caplog: pytest.
     assert [record.getMessage() for record in caplog.records] == [
         f"Task deu: 3 of 6 texts have the most tokens that the model takes, {LIMIT}; longer texts are cut there."
     ]
+
+
+def test_cut_texts_are_said_beside_a_route_without_a_limit(
+    modules: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "cat": 1}, unk_token="[UNK]"))
+    router = Router.for_query_document([StaticEmbedding(tokenizer, embedding_dim=WIDTH)], modules)
+    encoder = RawEncoder("n", lambda: [router], "cpu")
+    for side in ("query", "document"):
+        encoder.encode(["cat " * 2 * LIMIT, "cat"], with_side(side, ""), progress=side)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"document: 1 of 2 texts have the most tokens that the model takes, {LIMIT}; longer texts are cut there."
+    ]
+
+
+def test_cut_texts_are_said_if_other_processes_encode(caplog: pytest.LogCaptureFixture) -> None:
+    class Elsewhere(torch.nn.Module):
+        def stream(self, texts: list[str], prompt: str) -> Iterator[Any]:
+            yield Batch(np.arange(len(texts)), {}, 9, 9, full=1), np.eye(len(texts), dtype=np.float32)
+
+    RawEncoder("n", lambda: [Elsewhere()], "cpu").encode(["cat", "dog"], progress="deu")
+    assert "deu: 1 of 2 texts have the most tokens that the model takes; longer texts are cut there." in caplog.text
 
 
 def test_texts_that_are_equal_once_cut_are_said(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:
