@@ -130,7 +130,12 @@ def opened(model: str) -> Iterator[None]:
     except XAlignError:
         raise
     except Exception as error:
-        raise AssetError(f"{model!r} cannot be loaded: {one_line(error)}") from error
+        reason = one_line(error)
+        if isinstance(
+            error, ArithmeticError | AttributeError | LookupError | TypeError
+        ):  # no reason that a user understands
+            reason += ". Perhaps its config.json, or another of its JSON files, is damaged: get the files again."
+        raise AssetError(f"{model!r} cannot be loaded: {reason}") from error
 
 
 @contextmanager

@@ -220,12 +220,13 @@ class Checkpoint(Source):
             similarity, dim = settings.get("similarity_fn_name"), settings.get("truncate_dim")
             if as_published and similarity not in {None, "cosine"}:
                 logger.warning("%s is made for the similarity %s; xalign compares by cosine.", spec.model, similarity)
-            if as_published and dim and spec.truncate_dim is None:
-                logger.warning("%s asks for %s dimensions; xalign keeps all. Add --truncate-dim %s.", spec.model, dim, dim)
             if "universal_learner_name_or_path" in config:
                 raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")
             if as_published and files.has("modules.json"):
                 modules = _published(spec, resolved, device)
+                if dim and spec.truncate_dim is None:
+                    told = "%s asks for %d dimensions; xalign keeps all. Add --truncate-dim %d."
+                    logger.warning(told, spec.model, dim, dim)
             elif as_published and config.get("model_type") == "model2vec":
                 from xalign_models.backbones.static import LanguageStatic
 

@@ -82,6 +82,7 @@ _KWARG_KEYS = set(
     "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
     "torch_dtype truncation_side use_cache use_fast".split()
 )
+_CONFIGURED = (":Dense", ":Dropout", ":LayerNorm", ":Pooling", ":WeightedLayerPooling")
 _FLOATING = ("Aligned", ":Dense", ":LayerNorm", ":WeightedLayerPooling")
 _NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save", "target_parameters")
 _PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
@@ -213,6 +214,8 @@ def _check_code(settings: Any, label: str, where: str) -> None:
 def _check_field(key: str, value: Any, label: str, where: str) -> None:
     if (value and key in _CODE_KEYS) or (key == "megatron_core" and value not in [None, "megatron.core"]):
         raise ModelError(_code(label, f"{where} names it under {key}"))
+    if key == "architectures" and not (isinstance(value or [], list) and all(isinstance(n, str) for n in value or [])):
+        raise ModelError(f"{where} is damaged: architectures is not a list of names; get the file again.")
     if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
         raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
     if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
@@ -320,6 +323,8 @@ def _check_modules(model: Inspected, trust: bool) -> None:
                     f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin."
                 )
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
+        if MODULES.get(kind, "").endswith(_CONFIGURED) and config not in model.names:
+            raise ModelError(f"{label}: {config} is missing, which modules.json needs; get the files again.")
         if MODULES.get(kind, "").endswith(":Dense"):
             activation = model.parsed.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:

@@ -200,7 +200,10 @@ class RawEncoder:
                 full += batch.full
                 bad = batch.rows[~np.isfinite(vectors).all(axis=1)]
                 if len(bad):
-                    raise ModelError(f"The vector of {texts[bad[0]][:80]!r} is not finite; try --dtype float32.")
+                    raise ModelError(
+                        f"The vector of {texts[bad[0]][:80]!r} is not finite. Use --dtype float32; if you do, the "
+                        "weights are damaged: get them again."
+                    )
                 for i, vector in zip(batch.rows.tolist(), vectors, strict=True):
                     known[keys[i]] = vector
                     pending.append(i)

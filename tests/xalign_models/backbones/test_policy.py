@@ -466,10 +466,35 @@ def test_dimensions_that_a_model_asks_for_are_said_and_checked(folder, caplog):
     assert not caplog.records
     open_backbone(BackboneSpec("whole", str(folder))).modules("cpu")
     assert "asks for 8 dimensions; xalign keeps all. Add --truncate-dim 8." in caplog.text
+    caplog.clear()
     for value in ("x", -3, 0, True, 2.5, [8]):
         edit(settings, truncate_dim=value)
         with pytest.raises(ModelError, match="truncate_dim .* is not a number of at least 1"):
             open_backbone(BackboneSpec("damaged", str(folder))).modules("cpu")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"hidden_act": "nope"}, r"KeyError: 'nope'\. Perhaps its config\.json.* get the files again\.$"),
+        ({"hidden_size": 0}, r"Perhaps its config\.json.* get the files again\.$"),
+        ({"architectures": [5]}, r"config\.json is damaged: architectures is not a list of names; get the file again"),
+        ({"architectures": 5}, r"config\.json is damaged: architectures is not a list of names; get the file again"),
+    ],
+)
+def test_a_damaged_setting_names_its_file_and_the_remedy(folder, fields, message):
+    edit(folder / "config.json", **fields)
+    with pytest.raises(XAlignError, match=message):
+        open_backbone(BackboneSpec("damaged", str(folder))).modules("cpu")
+
+
+def test_a_missing_folder_of_a_module_is_named(folder):
+    shutil.rmtree(folder / "1_Pooling")
+    for function in (lambda: open_backbone(BackboneSpec("part", str(folder))).modules("cpu"),
+                     lambda: open_directory(folder, "cpu")):  # fmt: skip
+        with pytest.raises(ModelError, match=r"1_Pooling/config\.json is missing.*; get the files again\.$"):
+            function()
 
 
 @pytest.mark.parametrize("value", [["y.z"], {"x": ["y.z"]}], ids=["list", "object"])

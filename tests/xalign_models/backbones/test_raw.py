@@ -157,7 +157,7 @@ def test_a_vector_that_is_not_finite_names_its_text_and_is_not_stored(
             return features
 
     encoder = RawEncoder("n", lambda: [*modules, Broken()], "cpu", store)
-    with pytest.raises(ModelError, match="'eine hund' is not finite"):
+    with pytest.raises(ModelError, match=r"'eine hund' is not finite\. Use --dtype float32; if you do, the weights"):
         encoder.encode(["the cat", "eine hund", "a"])
     assert store.get("n", [raw.key("", "eine hund")]) == [None]
 
