@@ -329,18 +329,19 @@ def _check_modules(model: Inspected, trust: bool) -> None:
             activation = model.parsed.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
-    settings = model.parsed.get("config_sentence_transformers.json", {})
+    _check_settings(model.parsed.get("config_sentence_transformers.json", {}), label)
+
+
+def _check_settings(settings: Mapping[str, Any], label: str) -> None:
     if (kind := settings.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
         raise ModelError(f"{label} is a {str(kind)[:40]}, not a SentenceTransformer.")
+    where = f"{label}: config_sentence_transformers.json is damaged"
     dim = settings.get("truncate_dim")
     if dim is not None and (type(dim) is not int or dim < 1):
-        raise ModelError(
-            f"{label}: config_sentence_transformers.json is damaged: truncate_dim {str(dim)[:40]} is not a number of at "
-            "least 1."
-        )
+        raise ModelError(f"{where}: truncate_dim {str(dim)[:40]} is not a number of at least 1.")
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
-        raise ModelError(f"{label}: config_sentence_transformers.json is damaged: prompts are not texts by name.")
+        raise ModelError(f"{where}: prompts are not texts by name.")
 
 
 def _is_below(path: str) -> bool:
