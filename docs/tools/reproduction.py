@@ -52,7 +52,7 @@ def page() -> str:
 def _line(row: dict[str, str]) -> str:
     command = f"`{row['command']}`" if row["command"] else ""
     link = f" [Measured]({row['ours']})." if row["ours"] else ""
-    reason = row["reason"][:1].upper() + row["reason"][1:] + "." if row["reason"] else ""
+    reason = f"{row['reason']}." if row["reason"] else ""
     return f"| {row['item']} | {row['shows']} | {row['status']} | {command} | {reason}{link} |"
 
 

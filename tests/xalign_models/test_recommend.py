@@ -259,6 +259,9 @@ def test_corpora_to_judge_on_are_read_in_the_languages_that_are_fitted(workdir, 
     ]
     with pytest.raises(LanguageError, match="has no fra-Latn; name another with --judge"):
         api.recommend(**names, languages=["fra-Latn"], judge=f"own:{_only(other)}")
+    absent = {**names, "backbone": str(workdir / "no_model")}  # a model that is not opened before the text to judge on
+    with pytest.raises(DataError, match="nothing"):
+        api.recommend(**absent, judge=f"own:{workdir / 'nothing'}")
     with pytest.raises(AlignmentError, match="--judge applies to the method auto only"):
         api.fit("centered", **names, judge=f"own:{other}")
 

@@ -18,7 +18,7 @@ from xalign_models.plugins import register
 @register.alignment
 @dataclass(eq=False)
 class AffineMap(PivotAlignment):
-    """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T.
+    """``y = x W_l + b_l``: ``e~ = A e + b`` (eq. 4) of the paper on linear cross-lingual maps, in row vectors: A = W^T.
 
     Examples:
         >>> import numpy as np

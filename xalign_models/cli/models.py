@@ -30,7 +30,8 @@ class FitCommand(typer.core.TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the list of methods."""
         with formatter.section("Methods"):
-            formatter.write_dl([(name, str(ALIGNMENTS.facts(name)["description"])) for name in ALIGNMENTS])
+            lines = [(name, str(ALIGNMENTS.facts(name)["description"]).replace("``", "")) for name in ALIGNMENTS]
+            formatter.write_dl(lines)
 
 
 def models(

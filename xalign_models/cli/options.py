@@ -88,7 +88,9 @@ class VectorOptions:
     """Fields of a backbone's spec that reduce its vectors."""
 
     truncate_dim: Annotated[int | None, Option(help="Keep this many leading dimensions (Matryoshka models).")] = None
-    vectors: Annotated[Vectors | None, Option(help="Form of the vectors: of unit length, or the signs as bits.")] = None
+    vectors: Annotated[
+        Vectors | None, Option(help="Form of the vectors: of unit length, 8-bit integers, or the signs as bits.")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def run(
     tasks: Tasks = None,
     benchmark: Annotated[str | None, Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
     languages: Annotated[
-        list[str] | None, Option(help="Language codes, `core` (22) or `all`.", callback=known_languages)
+        list[str] | None, Option(help="Language codes, `core` (22, the default) or `all`.", callback=known_languages)
     ] = None,
     data: Data = None,
     output: Output = ".",

@@ -29,7 +29,8 @@ Trained = Annotated[
 ]
 
 Plan = Annotated[
-    bool, Option("--plan", help="Print steps, time and memory on an H100, and the texts to translate; train nothing.")
+    bool,
+    Option("--plan", help="Print steps, time and memory on an H100, and LiRA's texts to translate; train nothing."),
 ]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)

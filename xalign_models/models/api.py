@@ -163,6 +163,7 @@ def recommend(
     others = [name for name in others if name not in tasks]
     if not paired and (others or len(tasks) > 1):
         raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
+    known = [corpora.load(name).languages for name in others]  # an absent text is an error before anything is encoded
 
     text: dict[str, Any] = {"backbone": backbone, "corpus": names, "limit": limit, "overrides": overrides}
     method = "procrustes" if paired else "centered"
@@ -189,7 +190,7 @@ def recommend(
     spoken = [pivot, *data[0]]
     judged: list[Any] = []
     if others:
-        common = {code for name in others for code in corpora.load(name).languages} & data[0].keys()
+        common = set().union(*known) & data[0].keys()
         if not common:
             raise LanguageError(
                 f"The text to judge on, {', '.join(others)}, has no {', '.join(data[0])}; name another with --judge."

@@ -103,9 +103,10 @@ def load_map(directory: str | Path) -> SavedMap:
         >>> import numpy as np
         >>> import xalign_models
         >>> model = xalign_models.fit("centered", backbone="all-MiniLM-L6-v2", corpus="own:parallel", device="cpu")
-        >>> xalign_models.save(model, "aligned")
-        >>> xalign_models.load_map("aligned").transform(np.ones((2, 16)), ["de", "en"]).shape
-        (2, 16)
+        >>> xalign_models.save(model, "aligned_model")
+        >>> vectors = np.ones((2, model.get_embedding_dimension()))
+        >>> xalign_models.load_map("aligned_model").transform(vectors, ["de", "en"]).shape == vectors.shape
+        True
     """
     folder = Path(directory)
     if str(directory).startswith("map:"):

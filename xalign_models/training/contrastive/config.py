@@ -42,7 +42,7 @@ class ContrastiveConfig:
         cached: Take all ``batch_size * accumulation`` pairs of a step as one batch, with that many negatives
             (sentence-transformers' cached loss, which encodes twice to need the memory of ``batch_size`` pairs only).
         learning_rate: The peak learning rate.
-        epochs: Passes over the pairs; None is 10 for at most 100 samples and 3 for more.
+        epochs: Passes over the pairs; by default 10 for up to 100 samples, and 3 for more.
         max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
         scheduler: Learning-rate schedule; the paper does not state it, linear is the trainer's default.
         warmup: Steps of warm-up, or a share of all steps if below 1; the paper does not state it.
