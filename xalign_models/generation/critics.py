@@ -141,9 +141,15 @@ class Scores:
     def _journal(self) -> Journal:
         return Journal(self._folder / f"{self.critic.label}-{self.critic.identity}.jsonl", FIELDS)
 
-    def get(self, items: Sequence[Judged]) -> tuple[Tensor, Tensor]:
-        """Scores (n, 3), float32, zeros where the critic's answer is unreadable; and (n,), where it is readable."""
+    def get(self, items: Sequence[Judged], *, alone: bool = False) -> tuple[Tensor, Tensor]:
+        """Scores (n, 3), float32, zeros where the critic's answer is unreadable; and (n,), where it is readable.
+
+        ``alone`` waits for other processes that judge, as for :meth:`Translations.fill`.
+        """
         journal = self._journal
+        if alone:
+            with journal.turn(items):
+                return self.get(items)
         journal.refresh()
         missing = [item for item in dict.fromkeys(items) if tuple(item) not in journal]
         missing.sort(key=lambda item: -len(item.text) - len(item.translation))

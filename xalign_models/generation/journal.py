@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from filelock import FileLock
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError, FileError, LanguageError, one_line
 from xalign_models.files import parse_json
-from xalign_models.paths import cache_dir
+from xalign_models.paths import cache_dir, in_turn
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,14 @@ class Journal:
 
     def __contains__(self, key: tuple[Any, ...]) -> bool:
         return self._hash(key) in self._places
+
+    def turn(self, keys: Iterable[tuple[Any, ...]]) -> AbstractContextManager[None]:
+        """Exclude other processes that fill the journal, unless it has all these keys; :meth:`refresh` it inside."""
+        self.refresh()
+        if all(key in self for key in keys):
+            return nullcontext()
+        waiting = f"Another process is filling {self.path}. This process waits, and then adds what is missing."
+        return in_turn(self.path.with_name(f".{self.path.name}.turn"), waiting)
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
         """Append records atomically: readers see all or none of them."""

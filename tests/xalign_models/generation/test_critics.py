@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from xalign_models.generation.critics import (
 )
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec
-from xalign_models.training.lira.candidates import CandidateSource, at_k
+from xalign_models.training.lira.candidates import CandidateSource, at_k, judge_all
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,21 @@ def test_scores_are_kept_and_what_cannot_be_read_is_masked(tmp_path: Path) -> No
     again, _ = Scores(critic, tmp_path).get(items)
     assert bool((again == scores).all())
     assert set(critic.judged.values()) == {1}
+
+
+def test_of_two_processes_one_judges_and_the_other_waits(tmp_path: Path) -> None:
+    class Slow(Scripted):
+        def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+            sleep(0.05)
+            return super().judge(items)
+
+    texts = [(f"text {i}", "deu-Latn") for i in range(8)]
+    tables = [Table(**{text: f"{text} {column}" for text, _ in texts}) for column in "ab"]
+    both = [Slow(), Slow()]
+    with ThreadPoolExecutor(2) as pool:
+        kept = [Translations(one, tmp_path) for one in tables]
+        list(pool.map(lambda one: judge_all(texts, kept, Scores(one, tmp_path, 2)), both))
+    assert set((both[0].judged + both[1].judged).values()) == {1}
 
 
 def test_a_generating_critic_reads_its_model(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:

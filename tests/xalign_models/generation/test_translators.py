@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -69,6 +71,21 @@ def test_each_text_is_translated_once_in_batches_of_one_language(tmp_path: Path)
     again = translate_all([*TEXTS, ("new", None)], [Translations(scripted, tmp_path)])["llm:scripted"]
     assert (again.translated, again.known) == (1, 20)
     assert kept.get(TEXTS[:1], online=False) == [("the made-up 0", "")]
+
+
+def test_of_two_processes_one_translates_and_the_other_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def slow(text: str) -> str:
+        sleep(0.02)
+        return f"the {text}"
+
+    both = [Scripted(slow), Scripted(slow)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda one: translate_all(TEXTS, [Translations(one, tmp_path, batch_size=2)]), both))
+    assert set((both[0].asked + both[1].asked).values()) == {2}  # the same words in two languages
+    assert sum(one["llm:scripted"].translated for one in found) == len(TEXTS)
+    assert any("Another process is filling" in message for message in caplog.messages)
+    with Translations(both[0], tmp_path)._journal.turn([("deu-Latn", "new")]):  # who lacks nothing waits for nobody
+        translate_all(TEXTS, [Translations(both[1], tmp_path)])
 
 
 def test_a_crash_loses_at_most_the_batch(tmp_path: Path) -> None:

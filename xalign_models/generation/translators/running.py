@@ -94,9 +94,18 @@ class Translations:
             return Cleaned(record["translation"], record["problem"])
         return None if self.translator.knows(lang) else Cleaned("", UNKNOWN)
 
-    def fill(self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: Any = None) -> None:
-        """Make the missing translations, in batches of one language and of similar length."""
+    def fill(
+        self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: Any = None, *, alone: bool = False
+    ) -> None:
+        """Make the missing translations, in batches of one language and of similar length.
+
+        ``alone`` waits for other processes that do so, since two would make, and pay for, the same translations.
+        """
         if self.translator.instant:
+            return
+        if alone:
+            with self._journal.turn((lang, text) for text, lang in texts):
+                self.fill(texts, summary, bar)
             return
         journal, summary, bar = self._journal, summary or Summary(), live(disable=True) if bar is None else bar
         journal.refresh()
@@ -152,7 +161,7 @@ def translate_all(texts: Iterable[LanguageText], translators: Sequence[Translati
     with live(desc="translate", unit=" texts") as bar:
         for translator in translators:
             for chunk in distinct(texts):
-                translator.fill(chunk, summaries[str(translator.translator.spec)], bar)
+                translator.fill(chunk, summaries[str(translator.translator.spec)], bar, alone=True)
             translator.translator.release()
     return summaries
 

@@ -76,7 +76,7 @@ def judge_all(texts: Iterable[tuple[str, str | None]], translations: Sequence[Tr
     """
     source = CandidateSource(translations, scores, online=False)
     for chunk in distinct(texts):
-        source(*zip(*chunk, strict=True))
+        source(*zip(*chunk, strict=True), alone=True)
 
 
 class CandidateSource:
@@ -101,8 +101,8 @@ class CandidateSource:
         """Candidates per text, at least 1."""
         return max(1, len(self.translations))
 
-    def __call__(self, texts: Sequence[str], languages: Sequence[str | None]) -> Candidates:
-        """Candidates of texts in canonical languages (None: unknown).
+    def __call__(self, texts: Sequence[str], languages: Sequence[str | None], *, alone: bool = False) -> Candidates:
+        """Candidates of texts in canonical languages (None: unknown); ``alone`` is for the critic's scores.
 
         Raises:
             DataError: A translation is missing, and the source is not online.
@@ -121,7 +121,8 @@ class CandidateSource:
         contested = mask & (mask.sum(dim=1, keepdim=True) > 1)  # the only candidate is chosen whatever its scores
         if self.scores is not None and bool(contested.any()):
             places = contested.nonzero().tolist()
-            judged, readable = self.scores.get([Judged(languages[i], texts[i], rows[i][k]) for i, k in places])
+            items = [Judged(languages[i], texts[i], rows[i][k]) for i, k in places]
+            judged, readable = self.scores.get(items, alone=alone)
             scores[contested], mask[contested] = judged, readable
         for row in (~mask.any(dim=1)).nonzero()[:, 0].tolist():
             rows[row][0] = texts[row]
