@@ -24,8 +24,28 @@ MARKERS = {CARD: "is not a model of xalign", "map.json": "holds no maps"}
 
 
 def cache_dir() -> Path:
-    """The cache's root: ``$XALIGN_CACHE``, else the platform's user cache directory."""
-    return Path(os.environ.get("XALIGN_CACHE") or user_cache_dir("xalign", appauthor=False)).expanduser()
+    """The cache's root: ``$XALIGN_CACHE``, else the platform's user cache directory.
+
+    Raises:
+        FileError: It is in a home directory that does not exist.
+    """
+    try:
+        return Path(os.environ.get("XALIGN_CACHE") or user_cache_dir("xalign", appauthor=False)).expanduser()
+    except RuntimeError:
+        message = "There is no such home directory for the cache. Set HOME or XALIGN_CACHE to a folder."
+        raise FileError(message) from None
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with the home directory in place of ``~``.
+
+    Raises:
+        FileError: There is no such home directory.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise FileError(f"{path}: there is no such home directory. Write the whole path.") from None
 
 
 def data_dir() -> Path | None:
@@ -37,7 +57,7 @@ def data_dir() -> Path | None:
     value = os.environ.get("XALIGN_DATA")
     if not value:
         return None
-    path = Path(value).expanduser()
+    path = expanded(value)
     if not path.is_dir():
         raise DataError(f"XALIGN_DATA={value} is not a directory; point it at a folder of corpora, or unset it.")
     return path.resolve()

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from xalign_models.errors import DataError
+from xalign_models.assets import resolve
+from xalign_models.corpora.own_text import split_part
+from xalign_models.errors import DataError, FileError
 from xalign_models.paths import atomic_directory, atomic_file, atomic_write_text, cache_dir, data_dir, in_turn
 
 
@@ -25,6 +27,25 @@ def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.Mon
     assert cache_dir().name == "xalign"
     monkeypatch.setenv("XALIGN_CACHE", "")
     assert cache_dir().name == "xalign"
+
+
+def test_who_has_no_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XALIGN_CACHE", "~nobody-of-this-name/x")
+    monkeypatch.setenv("XALIGN_DATA", "~nobody-of-this-name/x")
+    with pytest.raises(FileError, match=r"no such home directory.*XALIGN_CACHE"):
+        cache_dir()
+    for read in (data_dir, lambda: split_part("~nobody-of-this-name/x"), lambda: resolve("~nobody-of-this-name/x")):
+        with pytest.raises(FileError, match=r"no such home directory"):
+            read()
+
+    def missing(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XALIGN_CACHE")
+    monkeypatch.setattr("pwd.getpwuid", missing)
+    with pytest.raises(FileError, match=r"no such home directory.*Set HOME or XALIGN_CACHE"):
+        cache_dir()
 
 
 def test_the_environment_names_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import fetches, install, where
 from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, ModelError, one_line
+from xalign_models.paths import expanded
 
 PACKAGED = Path(__file__).parents[1] / "models" / "packaged"
 """Folder of the trained models that come with xalign, in folders with their names."""
@@ -99,7 +100,7 @@ def resolve(
         AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
     is_asset = model_id in {asset.name for asset in list_assets()}
-    directory = packaged(model_id) or Path(model_id if is_asset else named(model_id)).expanduser()
+    directory = packaged(model_id) or expanded(model_id if is_asset else named(model_id))
     if not is_asset and not directory.is_dir():
         mirrored = mirror(model_id)
         return _local(mirrored, above=above) if mirrored else _resolve_hub(model_id, revision)
@@ -152,9 +153,10 @@ def mirror(model_id: str) -> Path | None:
     root = os.environ.get("XALIGN_MODELS")
     if not root or not _is_hub_id(model_id):
         return None
-    if not Path(root).expanduser().is_dir():
+    folder = expanded(root)
+    if not folder.is_dir():
         raise AssetError(f"XALIGN_MODELS={root} is not a directory; point it at a mirror of the hub, or unset it.")
-    directory = Path(root).expanduser() / model_id
+    directory = folder / model_id
     return directory if directory.is_dir() else None
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from xalign_models.backbones.raw import key
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.streamed import Streamed
 from xalign_models.errors import ModelError
+from xalign_models.paths import expanded
 from xalign_models.specs import BackboneSpec
 from xalign_models.vector_files.reading import VectorRows, read_vectors
 
@@ -32,7 +32,7 @@ class VectorsFile(Source):
         scheme, _, place = model.partition(":")
         if not place:
             raise ModelError(f"{model} names no file; write {model}FILE, a parquet, npz or safetensors file.")
-        self.file = Path(place).expanduser().absolute()
+        self.file = expanded(place).absolute()
         super().__init__(f"{scheme}:{self.file}")
 
     @property

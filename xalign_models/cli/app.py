@@ -179,6 +179,8 @@ def main() -> None:
             fail(f"This needs {name}, which is not installed; run: pip install 'xalign[{_EXTRAS[name]}]'.")
         if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
             fail(one_line(error))
+        if isinstance(error, RuntimeError) and "home directory" in str(error):  # of pathlib, in mteb
+            fail("This user has no home directory. Set HOME to a folder.")
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"

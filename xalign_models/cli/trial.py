@@ -9,6 +9,7 @@ from typer import Argument, Option
 from xalign_models.cli.common import check_output, print_json, print_rows, say, set_data, tell
 from xalign_models.cli.options import Device, Json
 from xalign_models.errors import DataError
+from xalign_models.paths import expanded
 
 
 def try_(
@@ -25,7 +26,7 @@ def try_(
     The command splits the text in halves, chooses an alignment on one and scores it on the other. It writes a
     report, report.html, the aligned model, the results, and a baseline for `xalign gate`.
     """
-    if not text.expanduser().exists():
+    if not expanded(text).exists():
         raise DataError(f"{text}: no such folder.")
     from xalign_models.boards.trial import trial_data, try_text
     from xalign_models.page.trial import answer, write_trial

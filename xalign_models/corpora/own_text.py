@@ -14,6 +14,7 @@ from xalign_models.corpora.collection import is_collection, read_collection, rea
 from xalign_models.errors import DataError, FileError, LanguageError
 from xalign_models.files import file_digest, noting, read_parquet
 from xalign_models.languages import canonical
+from xalign_models.paths import expanded
 from xalign_models.plugins import CORPORA
 
 LEAST = 2
@@ -26,7 +27,7 @@ TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 def split_part(text: str) -> tuple[str, Path]:
     """``test:DIR`` as ("test", DIR) and ``DIR`` as ("", DIR)."""
     part, colon, path = text.partition(":")
-    return (part, Path(path).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
+    return (part, expanded(path)) if colon and part in PARTS else ("", expanded(text))
 
 
 def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:

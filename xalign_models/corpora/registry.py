@@ -13,7 +13,7 @@ from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
 from xalign_models.errors import DataError, LanguageError, MissingDataError
 from xalign_models.identification import UNDETERMINED
 from xalign_models.languages import canonical
-from xalign_models.paths import data_dir
+from xalign_models.paths import data_dir, expanded
 from xalign_models.plugins import CORPORA, register
 
 
@@ -47,7 +47,7 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]
         return own(location, part or half, name=kind)
-    if kind not in CORPORA and Path(name).expanduser().exists():
+    if kind not in CORPORA and expanded(name).exists():
         raise DataError(f"Unknown corpus {name!r}; own:{name} is your own text in this place.")
     corpus: Corpus = CORPORA[kind](part, path=path, local=local)
     return corpus
@@ -65,7 +65,7 @@ def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | Non
         DataError: The file or corpus does not exist or has no texts.
         LanguageError: The corpus does not have a language.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_file():
         try:
             language = canonical(path.stem)

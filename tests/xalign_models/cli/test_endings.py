@@ -77,21 +77,28 @@ def test_an_error_is_2_whoever_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RecursionError("too deep"), KeyError("field"), UnicodeEncodeError("ascii", "é", 0, 1, "no")]
+    ("error", "part"),
+    [
+        (RecursionError("too deep"), "This is unexpected"),
+        (KeyError("field"), "This is unexpected"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, "no"), "This is unexpected"),
+        (RuntimeError("Could not determine home directory."), "Set HOME to a folder."),
+    ],
 )
-def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error) -> None:
+def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error, part) -> None:
     from xalign_models.cli import app
 
     def raising(*_, **__):
         raise error
 
-    monkeypatch.setattr(app, "app", raising)
+    monkeypatch.setattr(app, "root", lambda: raising)
     monkeypatch.setattr(sys, "argv", ["xalign", "models"])
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
     captured = capsys.readouterr().err
     assert captured.startswith("error: ")
+    assert part in captured
     assert captured.count("\n") == 1
 
 

@@ -16,6 +16,7 @@ from xalign_models.generation.journal import read_records
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators.base import Translator
 from xalign_models.languages import canonical
+from xalign_models.paths import expanded
 from xalign_models.specs import digest
 
 MISSING = Completion("", finished=True)
@@ -107,7 +108,7 @@ class FileTranslator(Translator):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._path, self._digests = Path(self.spec.model).expanduser(), dict[Path, str]()
+        self._path, self._digests = expanded(self.spec.model), dict[Path, str]()
         if not self._path.is_file():
             raise DataError(f"--translators {self.spec}: there is no file {self._path}.")
 

@@ -27,6 +27,7 @@ from xalign_models.backbones.weights import require_fit, require_types
 from xalign_models.claims import Claim
 from xalign_models.errors import ModelError
 from xalign_models.files import TensorHeader, is_number, read_json, safetensors_header
+from xalign_models.paths import expanded
 from xalign_models.specs import BackboneSpec, digest
 from xalign_models.training.borrowed import BareTransformer
 from xalign_models.training.lusifer.config import RELEASED
@@ -64,7 +65,7 @@ class ReleasedLusifer(Source):
         scheme, _, place = model.partition(":")
         if not place:
             raise ModelError(f"{model}: write lusifer:DIRECTORY or lusifer:org/name, e.g. lusifer:Hieuman/LUSIFER.")
-        directory = Path(place).expanduser()
+        directory = expanded(place)
         self._revision: str | None = None
         if directory.is_dir():
             place = str(directory.absolute())
