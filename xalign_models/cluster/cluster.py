@@ -3,8 +3,9 @@
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from time import time
@@ -94,6 +95,7 @@ class Cluster:
         except ImportError:
             raise ModelError("Ray is not installed; run: pip install 'xalign[ray]'.") from None
         if started := not ray.is_initialized():
+            ours = signal.getsignal(signal.SIGTERM)
             try:
                 options = {} if address.startswith("ray://") else {"job_config": job_config(ray)}
                 if not address:
@@ -103,6 +105,9 @@ class Cluster:
             except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
                 raise ModelError(f"Cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
+            if callable(ours):
+                with suppress(ValueError):  # outside the main thread, where Ray sets none
+                    signal.signal(signal.SIGTERM, ours)  # Ray's prints a trace of its compiled code
         try:
             yield ray
         finally:

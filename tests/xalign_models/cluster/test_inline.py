@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -425,3 +426,17 @@ def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(mo
     with on_ray.Cluster().connect():
         pass
     assert started == ["7", "0"]
+
+
+def test_a_signal_reaches_its_handler_whatever_ray_sets(monkeypatch):
+    def init(*_, **__):
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+    stand_in = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    before = signal.signal(signal.SIGTERM, ours := lambda *_: None)
+    try:
+        with on_ray.Cluster("ray://nowhere:1").connect():
+            assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
