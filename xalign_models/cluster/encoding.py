@@ -66,7 +66,7 @@ def encode_corpus(
     Raises:
         WorkerLostError: The worker of a shard was lost too often.
         ModelError: ``shard`` is below 1, or the folder has vectors of another model.
-        XAlignError: The model cannot be loaded, or a text cannot be encoded.
+        XAlignError: The model cannot be loaded, or a text cannot be encoded, or not in half precision.
     """
     if shard < 1:
         raise ModelError(f"shard {shard}: at least 1.")
@@ -111,9 +111,12 @@ def _encode(work: tuple[Any, ...], item: tuple[Path, Sequence[str]]) -> int:
     """In a worker: encode a shard and write its vectors."""
     (*model, given), language, prompt, dtype = work
     path, texts = item
-    vectors = kept_encoder(*model, **given).encode_texts(texts, [language] * len(texts), prompt)
+    with np.errstate(over="ignore"):  # half precision that overflows is refused
+        vectors = kept_encoder(*model, **given).encode_texts(texts, [language] * len(texts), prompt).astype(dtype)
+    if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
+        raise ModelError(f"The vector of {texts[bad[0]][:80]!r} is not finite in {dtype}; store it without half=True.")
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, vectors.astype(dtype, copy=False))
+        np.save(file, vectors)
     for other in path.parent.glob(f"{path.name[:8]}-*.npy"):
         if other != path:  # of other texts
             other.unlink(missing_ok=True)

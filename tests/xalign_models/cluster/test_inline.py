@@ -28,6 +28,7 @@ from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.models.building import build, load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
@@ -356,6 +357,20 @@ def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monke
     assert encode(old) == 0
     assert encode(new) == 1
     assert len(list((workdir / "corpus").glob("*.npy"))) == 1
+
+
+def test_vectors_that_half_precision_cannot_hold_are_refused(inline, models, workdir, monkeypatch):
+    folder, texts = workdir / "corpus", ["w1", "w2", "w3"]
+    arguments = {"folder": folder, "cluster": on_ray.Cluster(device="cpu"), "half": True, "shard": 10}
+    encode = XAlignEncoder.encode_texts
+    scale = np.float32([[1], [1e6], [1]])
+    with monkeypatch.context() as patch:
+        patch.setattr(XAlignEncoder, "encode_texts", lambda *rest: encode(*rest) * scale)
+        with pytest.raises(ModelError, match="vector of 'w2' is not finite in float16"):
+            on_ray.encode_corpus(models[0], texts, "deu", **arguments)
+    assert not list(folder.glob("*.npy"))
+    (path,) = on_ray.encode_corpus(models[0], texts, "deu", **arguments)
+    assert np.load(path).dtype == np.float16
 
 
 def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
