@@ -3,10 +3,12 @@
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from socket import gethostname
+from time import time
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 SHARD = 16_384
 """Texts of a shard, which are sorted by length and batched together, as in an encode on one machine."""
 MANIFEST = "corpus.json"
+ABANDONED = 3600
+"""Seconds after which a half-written file has no writer: a shard is written at once."""
 
 
 def encode_corpus(
@@ -74,6 +78,10 @@ def encode_corpus(
     meta = meta_of(locate(model, **given))
     identity = {"model": f"{meta.name}@{meta.revision}", "language": language, "prompt": prompt}
     _claim(folder, {**identity, "shard": shard, "dtype": dtype})
+    for leftover in folder.glob(".*.part"):
+        with suppress(FileNotFoundError):  # another driver was quicker
+            if leftover.stat().st_mtime < time() - ABANDONED:
+                leftover.unlink()
     work = (meta.revision, model, cluster.device, given), language, prompt, dtype
     stream, paths = iter(texts), list[Path]()
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -371,6 +372,17 @@ def test_vectors_that_half_precision_cannot_hold_are_refused(inline, models, wor
     assert not list(folder.glob("*.npy"))
     (path,) = on_ray.encode_corpus(models[0], texts, "deu", **arguments)
     assert np.load(path).dtype == np.float16
+
+
+def test_what_a_kill_left_half_written_is_removed_once_it_is_old(encode, workdir):
+    folder, hour = workdir / "corpus", 3600
+    encode(["w1"])
+    old, young = (folder / f".00000000-{name}.npy.abc.part" for name in ("old", "young"))
+    old.write_bytes(b"half")
+    young.write_bytes(b"half")  # of a process that is at work
+    os.utime(old, (time.time() - 2 * hour,) * 2)
+    encode(["w1"])
+    assert [*folder.glob(".*.part")] == [young]
 
 
 def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
