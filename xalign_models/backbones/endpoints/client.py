@@ -86,6 +86,11 @@ class Client:
     def _line(self, request: str, error: Exception) -> str:
         if isinstance(error, APIStatusError):
             reason = f"HTTP {error.status_code}: {error.response.text[:300]}"
+            if following := error.response.next_request:
+                place = following.url.copy_with(userinfo=b"", query=None, fragment=None)  # they may hold secrets
+                route = error.request.url.path.removeprefix(self._client.base_url.path)
+                base = str(place).removesuffix(route).rstrip("/")
+                reason = f"HTTP {error.status_code}: the server redirects to {base}. Give that address"
         elif isinstance(error, APITimeoutError):
             reason = f"no answer in time, {RETRIES + 1} times"
         elif isinstance(error, APIConnectionError):

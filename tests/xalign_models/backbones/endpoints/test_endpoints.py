@@ -141,7 +141,12 @@ REFUSED = {
     "a deep nest": (raw_answer(b"[" * 5000 + b"]" * 5000), "nested too deeply"),
     "a bomb": (raw_answer(b"\x1f\x8b", Content_Encoding="gzip"), "compressed"),
     "a long body": (raw_answer(b" " * 200_000), "longer than"),
-    "a way elsewhere": (status(302, Location="http://127.0.0.1:1/v1/embeddings"), "HTTP 302"),
+    "a way elsewhere": (
+        status(302, Location="http://me:hunter2@127.0.0.1:1/v2/embeddings?key=hunter2#hunter2"),
+        "HTTP 302: the server redirects to http://127.0.0.1:1/v2. Give that address.",
+    ),
+    "a way nearby": (status(307, Location="/v2/embeddings?key=hunter2"), "/v2. Give that address."),
+    "a way nowhere": (status(302, Location="http://[hunter2"), "failed: "),
     "401": (status(401), "HTTP 401"),
     "400": (status(400), "HTTP 400"),
     "a terminal's escapes": (raw_answer(b'{"data": 3}\x1b[2J\xe2\x80\xae', status=404), "HTTP 404"),
