@@ -1,5 +1,6 @@
 """HTTP requests to a server, with retries, limits on time and size, and a key that no message shows."""
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from time import monotonic
 from typing import Any
@@ -10,6 +11,8 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultH
 from xalign_models.backbones.endpoints.settings import Settings, is_openai, key_for
 from xalign_models.errors import ModelError, one_line
 from xalign_models.files import MOST_JSON, parse_json
+
+logger = logging.getLogger(__name__)
 
 RETRIES = 8
 """Maximum number of retries after 408, 409, 429, 5xx, timeouts and lost connections. ``Retry-After`` is honoured up to
@@ -29,7 +32,7 @@ class Client:
     """
 
     def __init__(self, label: str, url: str, settings: Settings) -> None:
-        self._label = label
+        self._label, self._told = label, False
         self._key, self._seconds = key_for(url), 10 * settings.timeout
         http = DefaultHttpxClient(
             follow_redirects=False,  # which could send texts to another host
@@ -78,7 +81,11 @@ class Client:
             raise ModelError(self._line(request, error)) from None
 
     def _bound(self, response: httpx2.Response) -> None:
-        """Limit the body of a response in bytes and in seconds."""
+        """Limit the body of a response in bytes and in seconds, and tell the first time that requests are repeated."""
+        if not self._told and (response.status_code in {408, 409, 429} or response.status_code >= 500):
+            self._told = True
+            told = "%s: the server answered HTTP %d. Such requests are sent again up to %d times, after a pause."
+            logger.warning(told, self._label, response.status_code, RETRIES)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise _TooLargeError("the answer is compressed although the request excluded compression")
         response.stream = _Bounded(response.stream, monotonic() + self._seconds)

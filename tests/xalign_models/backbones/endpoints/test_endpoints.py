@@ -154,11 +154,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("fault", MENDED.values(), ids=MENDED)
-def test_what_passes_is_tried_again_and_what_is_disordered_is_ordered(server, tiny_encode, fault):
+def test_what_passes_is_tried_again_and_what_is_disordered_is_ordered(server, tiny_encode, fault, caplog, request):
     raw = encoder(server.openai)
     server.faults.extend([fault, fault])
     assert np.abs(raw.encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert not server.faults
+    code = request.node.callspec.id.partition(" ")[0]
+    told = [message for message in caplog.messages if "are sent again up to 8 times" in message]
+    assert len(told) == code.isdigit() and all(f"HTTP {code}." in message for message in told)
 
 
 @pytest.mark.parametrize(("fault", "said"), REFUSED.values(), ids=REFUSED)
