@@ -71,6 +71,8 @@ def translate(
         raise DataError("--set changes fields of a --config; give one.")
     codes = language_codes(languages, (), all=())
     journals = [Translations(make_translator(name, device, dtype), output, batch_size) for name in dict.fromkeys(named)]
+    if critic and len(journals) == 1:
+        tell("The critic will score nothing: it compares translations of a text. Give two or more translators.")
     stream = texts_to_translate(split_list(texts), codes, rows, read)
     listed = list(stream) if critic else []
     summaries = translate_all(listed or stream, journals)

@@ -47,6 +47,9 @@ def test_a_critic_scores_what_is_contested_and_once(xalign: Xalign, workdir: Pat
         (path,) = (workdir / "judged").glob("expected_score-*.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert sorted(one["translation"] for one in lines) == ["good bye", "good day"]  # "yes" has no rival
+        assert "score nothing" not in " ".join(err)
+    status, _, err = xalign(*[one.replace("file:other.jsonl", "file:made.jsonl") for one in arguments])
+    assert (status, len(err)) == (0, 1) and "The critic will score nothing: it compares" in err[0]
 
 
 @pytest.mark.slow
