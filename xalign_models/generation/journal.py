@@ -144,8 +144,12 @@ class Journal:
         data = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         with self._lock():
             self._cut()
-            with self.path.open("ab") as handle:
-                handle.write(data.encode("utf-8", "surrogatepass"))
-                handle.flush()
-                os.fsync(handle.fileno())
+            try:
+                with self.path.open("ab") as handle:
+                    handle.write(data.encode("utf-8", "surrogatepass"))
+                    handle.flush()
+                    os.fsync(handle.fileno())
+            except OSError as error:
+                error.filename = str(self.path)  # a failed write, on a full disk, does not know the name
+                raise
         self.refresh()

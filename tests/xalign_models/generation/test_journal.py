@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,21 @@ def test_a_half_written_line_is_all_that_a_crash_loses(tmp_path: Path, cut: int)
     assert len(journal) == 2
     journal.append([record(2)])
     assert path.read_bytes() == whole
+
+
+def test_a_full_disk_names_the_file_and_loses_no_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    journal = Journal(tmp_path / "j.jsonl", ("text",))
+    journal.append([record(1)])
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=r"No space left on device.*j\.jsonl"):
+        patch.setattr(os, "fsync", full)
+        journal.append([record(2)])
+    journal.append([record(3)])
+    assert {"made-up 1 ü\u2028", "made-up 3 ü\u2028"} <= {
+        json.loads(line)["text"] for line in journal.path.read_bytes().splitlines()
+    }
 
 
 def test_a_file_of_one_half_line_becomes_empty(tmp_path: Path) -> None:
