@@ -1,6 +1,7 @@
 """Shared code of the tasks: metadata, a corpus whose fingerprint is the revision, tagged texts, outcomes by item."""
 
 import copy
+import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.models.borrowed import task_classes
+from xalign_models.plugins import code_digest
 from xalign_models.results.items import save_items
 from xalign_tasks.facts import FACTS, METADATA
 
@@ -55,6 +57,8 @@ def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str],
 class StampedTask(AbsTask):
     """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text.
 
+    The code of a plug-in's task is part of it.
+
     Creating a task opens no text; :meth:`identify`, before results are compared, and ``load_data`` do.
     """
 
@@ -63,7 +67,9 @@ class StampedTask(AbsTask):
     data_loaded: bool
 
     def stamp(self, fingerprint: str) -> None:
-        """Put the text's fingerprint (hex) into this instance's metadata."""
+        """Put the text's fingerprint (hex), and that of a plug-in's code, into this instance's metadata."""
+        if code := code_digest(type(self)):
+            fingerprint = hashlib.sha256(f"{fingerprint} {code}".encode()).hexdigest()
         dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint[:12]}"}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from xalign_models.errors import XAlignError
@@ -46,3 +48,18 @@ def test_text_that_is_not_at_hand_is_named(name, text, monkeypatch, workdir):
     monkeypatch.delenv("XALIGN_DATA", raising=False)
     with pytest.raises(XAlignError, match=f"(?i){text}"):
         TASKS[name]().calculate_descriptive_statistics()
+
+
+def test_a_changed_task_of_a_plug_in_is_another_revision(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    revisions = []
+    for number, code in enumerate(("", "", "# changed\n")):
+        file = tmp_path / f"words{number}.py"
+        file.write_text(f"{code}from xalign_tasks.own_parallel import OwnParallel\nclass Words(OwnParallel): pass\n")
+        task = importlib.import_module(file.stem).Words()
+        task.stamp("f" * 64)
+        revisions.append(task.metadata.revision)
+    assert revisions[0] == revisions[1] != revisions[2]
+    ours = OwnParallel()
+    ours.stamp("f" * 64)
+    assert ours.metadata.revision == "local-ffffffffffff"

@@ -145,6 +145,12 @@ def module_classes(model: Inspected) -> dict[str, type]:
     return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
+def plugin_code(model: Inspected) -> list[str]:
+    """Digests of the code of those classes that come from plug-ins."""
+    kinds = sorted({entry["type"] for entry in _all_modules(model)})
+    return [code for kind in kinds if kind in plugins.MODULES and (code := plugins.code_digest(plugins.MODULES[kind]))]
+
+
 def folders_of_maps(model: Inspected) -> list[str]:
     """Folders of the modules whose weights are floating point: dense layers and the like, and alignments."""
     return [entry["path"] for entry in _all_modules(model) if MODULES.get(entry["type"], "").endswith(_FLOATING)]

@@ -25,6 +25,7 @@ from xalign_models.models.labelled import is_task, labelled
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, find_spec, label_of, slug
 from xalign_models.models.recipe import prompt_names
+from xalign_models.plugins import MODULES, code_digest
 from xalign_models.recommend import judging
 from xalign_models.recommend.candidates import Candidate, candidates
 from xalign_models.recommend.card import CardRow
@@ -346,7 +347,8 @@ def _identity(model: SentenceTransformer) -> str:
     for module in all_modules(model):
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         config = getattr(getattr(module, "auto_model", None), "config", None)
-        content.update(digest(type(module).__qualname__, settings, config.to_dict() if config else {}).encode())
+        code = [code_digest(type(module))] if type(module) in MODULES.values() else []
+        content.update(digest(type(module).__qualname__, settings, config.to_dict() if config else {}, *code).encode())
         tokenizer: Any = getattr(module, "tokenizer", None)
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if hasattr(backend, "to_str"):

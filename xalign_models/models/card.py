@@ -14,7 +14,7 @@ from xalign_models import assets
 from xalign_models.assets import Inspected
 from xalign_models.backbones import policy
 from xalign_models.errors import ModelError
-from xalign_models.specs import ModelSpec
+from xalign_models.specs import ModelSpec, digest
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
@@ -48,6 +48,11 @@ class Card:
     def backbone(self) -> str:
         """Sha256 (hex) of the files that determine the raw vectors, equal for models that differ only in their maps."""
         return self.files.fingerprint(without=self.maps or "")
+
+    def with_code(self, fingerprint: str) -> str:
+        """A fingerprint of files together with that of the modules' code that comes from plug-ins, if any does."""
+        code = policy.plugin_code(self.files)
+        return digest(fingerprint, code) if code else fingerprint
 
     @cached_property
     def spec(self) -> ModelSpec | None:

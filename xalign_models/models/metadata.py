@@ -40,7 +40,7 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
     spec, card = located.spec, located.card
     if saved := located.saved:
         arguments = {"spec": spec.to_dict()} if spec else {}
-        return describe(located.name, saved.content[:40], saved.training_datasets, spec, arguments)
+        return describe(located.name, saved.with_code(saved.content)[:40], saved.training_datasets, spec, arguments)
     assert spec is not None
     fixed = None
     try:

@@ -53,7 +53,7 @@ class Located:
         from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
 
         base = pointed(self.saved.files)
-        return Backbone(base).fingerprint if base else self.saved.backbone
+        return Backbone(base).fingerprint if base else self.saved.with_code(self.saved.backbone)
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import mteb
@@ -16,7 +17,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import xalign_models
-from xalign_models import as_mteb, assets, load
+from xalign_models import as_mteb, assets, load, plugins
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.evaluation.publishing import prepare
@@ -677,3 +678,38 @@ def test_provenance_survives_sentence_transformers_own_way_of_saving(saved, work
     assert after.content == before.content
     assert after.claims == before.claims
     assert load(str(workdir / "again"), device="cpu").xalign_spec == before.spec
+
+
+HEAD = """
+from xalign_models import register
+from xalign_models.alignments.module import Aligned
+
+@register.module
+class Head(Aligned):
+    def map_rows(self, x, index):
+        return {factor} * super().map_rows(x, index)
+"""
+
+
+def test_changed_code_of_a_plug_in_is_another_revision_of_the_models_that_have_its_modules(saved, workdir, apart):
+    modules = json.loads((saved / "modules.json").read_text())
+    own = {"type": "xalign_plugins.head.Head"}
+    changed = [module | own if module["type"].endswith("Aligned") else module for module in modules]
+    (saved / "modules.json").write_text(json.dumps(changed))
+    for card in list(saved.rglob(assets.CARD)):
+        card.unlink()
+    found, in_memory = [], []
+    for number, factor in enumerate((1, 1, 2)):
+        file = workdir / str(number) / "head.py"
+        file.parent.mkdir()
+        file.write_text(HEAD.format(factor=factor))
+        sys.modules.pop("xalign_plugins.head", None)
+        plugins.MODULES._entries.pop(own["type"], None)
+        plugins.load_plugins([str(file)])
+        located = locate(str(saved))
+        found.append((model_meta(str(saved)).revision, located.namespace))
+        in_memory.append(as_mteb(load(str(saved), device="cpu")).mteb_model_meta.revision)
+        assert len(found[-1][0]) == 40
+    assert found[0] == found[1]
+    assert in_memory[0] == in_memory[1] != in_memory[2]
+    assert {*found[0]}.isdisjoint(found[2])
