@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
-from xalign_models.errors import DataError, ModelError, XAlignError
+from xalign_models.errors import DataError, ModelError, XAlignError, one_line
 from xalign_models.models.borrowed import task_classes
 from xalign_models.plugins import code_digest
 from xalign_models.results.items import save_items
@@ -177,7 +177,8 @@ class CorpusTask(StampedTask):
         """Vectors (n, d) of texts; the model also gets the language, one for all texts or one per text.
 
         Raises:
-            ModelError: A vector is not finite; comparisons with it are false, which would read as a perfect rank.
+            ModelError: The vectors are no matrix of numbers with a row per text, or one is not finite; comparisons with
+                it are false, which would read as a perfect rank.
         """
         lang = [language] * len(texts) if isinstance(language, str) else list(language)
         dataset = datasets.Dataset.from_dict({"text": list(texts), "lang": lang})
@@ -189,13 +190,29 @@ class CorpusTask(StampedTask):
             prompt_type=prompt_type,
             **scoring.encode_kwargs,
         )
-        embedded = np.asarray(vectors, dtype=np.float32)
+        embedded = _rows(vectors, len(texts))
         if len(bad := np.flatnonzero(~np.isfinite(embedded).all(axis=1))):
             raise ModelError(f"The model's vector of {texts[bad[0]][:80]!r} is not finite; load it in float32.")
         return embedded
 
     def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
+
+
+def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
+    """A model's vectors, an array, a tensor of any type, or a list of them, as a matrix with ``count`` rows."""
+
+    def plain(part: Any) -> Any:
+        return part.detach().to_dense().float().cpu().numpy() if hasattr(part, "detach") else part
+
+    try:
+        listed = [*map(plain, vectors)] if isinstance(vectors, list | tuple) else plain(vectors)
+        matrix = np.asarray(listed, dtype=np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"The model's vectors are no matrix of numbers: {one_line(error)}.") from None
+    if matrix.ndim != 2 or len(matrix) != count:
+        raise ModelError(f"The model gave vectors of shape {matrix.shape} for {count} texts; give each text one vector.")
+    return matrix
 
 
 class Reader:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import mteb
 import numpy as np
 import pytest
+import torch
 
 from xalign_models.errors import DataError, ModelError
 from xalign_models.evaluation.cache import SafeResultCache
@@ -63,6 +64,48 @@ def test_a_model_whose_vectors_are_not_finite_is_refused(task, planted, make_enc
     encoder = make_encoder(planted(shift={"deu": np.array([value, *[0] * 15])}))
     with pytest.raises(ModelError, match="'deu 1000' is not finite"):
         scores(task, encoder)
+
+
+class Foreign:
+    """An encoder of another library: vectors by a planted one, in the form that ``change`` gives them."""
+
+    def __init__(self, raw, change):
+        self.raw, self.change = raw, change
+
+    def encode(self, inputs, **kwargs):
+        return self.change(self.raw.encode([text for batch in inputs for text in batch["text"]]))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; give each text one vector"),
+        (lambda rows: rows[:, 0], r"shape \(300,\)"),
+        (lambda rows: None, r"shape \(\)"),
+        (lambda rows: [*rows[:-1], rows[0, 1:]], "no matrix of numbers: "),
+        (lambda rows: ["a"] * len(rows), "no matrix of numbers: "),
+        (lambda rows: [torch.zeros(2, device="meta")] * len(rows), "no matrix of numbers: "),
+    ],
+)
+def test_what_is_not_a_vector_per_text_is_refused(task, planted, change, why):
+    with pytest.raises(ModelError, match=why) as caught:
+        scores(task, Foreign(planted(), change))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: torch.tensor(rows, requires_grad=True),
+        lambda rows: torch.tensor(rows).to_sparse(),
+        lambda rows: torch.tensor(rows).to_sparse_csr(),
+        lambda rows: [*torch.tensor(rows, dtype=torch.bfloat16)],
+        lambda rows: rows.tolist(),
+    ],
+)
+def test_vectors_of_any_library_are_scored(task, planted, change):
+    found = scores(task, Foreign(planted(), change))
+    assert {round(found[subset]["precision_at_1"], 2) for subset in PAIRS} == {1.0}
 
 
 def test_each_language_is_encoded_once_for_all_pairs(task, planted, make_encoder):
