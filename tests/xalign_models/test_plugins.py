@@ -193,6 +193,40 @@ def test_a_changed_neighbour_of_a_plug_in_is_another_fit(tmp_path, monkeypatch):
     assert len({*digests}) == 2
 
 
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        ("from ..constants import K", "constants"),  # a number has no module of its own
+        ("from ..constants import *", "constants"),
+        ("from .. import constants", "constants"),
+        ("from {package} import constants", "constants"),
+        ("from {package} import K", "__init__"),
+        ("import {package}.constants", "constants"),
+        ("from .further import FURTHER", "constants"),
+        ("def later():\n    from .. import constants", "constants"),
+    ],
+)
+def test_what_a_plug_in_imports_from_its_package_is_its_code(tmp_path, monkeypatch, statement, changed):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    digests = []
+    package = tmp_path / "package_of_a_method"
+    (package / "methods").mkdir(parents=True)
+    statement = statement.format(package=package.name)
+    (package / "methods" / "__init__.py").touch()
+    (package / "methods" / "further.py").write_text(f"from {package.name}.constants import K as FURTHER\n")
+    (package / "methods" / "method.py").write_text(f"{statement}\nclass M: pass\n")
+    for value in (1, 1, 2):
+        for name in ("__init__", "constants"):
+            (package / f"{name}.py").write_text(f"K = {value if name == changed else 1}\n")
+        for name in [name for name in sys.modules if name.startswith(package.name)]:
+            del sys.modules[name]
+        module = importlib.import_module(f"{package.name}.methods.method")
+        digests.append(plugins.code_digest(module.M))
+        getattr(module, "later", dict)()  # what it imports now is no other code
+        assert plugins.code_digest(module.M) == digests[-1]
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_an_environment_in_a_plug_ins_folder_is_not_its_code(tmp_path, monkeypatch):
     packages = tmp_path / "venv" / "lib"
     packages.mkdir(parents=True)

@@ -1,5 +1,6 @@
 """Finds and loads plug-ins."""
 
+import ast
 import hashlib
 import importlib.util
 import inspect
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -90,7 +92,7 @@ def sources() -> tuple[str, ...]:
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Sha256 (hex) of the code of a plug-in's class: of its file and of the files beside it that it imports.
+    """Sha256 (hex) of the code of a plug-in's class: of its file, and of those beside it or in its package it imports.
 
     A class of an interactive session has its compiled methods and constants instead, without what they refer to. The
     digest is empty for a class in the folders of this distribution, which has a version.
@@ -101,26 +103,49 @@ def code_digest(cls: type[Any]) -> str:
         return hashlib.sha256(repr((cls.__module__, cls.__qualname__, _compiled(cls))).encode()).hexdigest()
     if _is_ours(file):
         return ""
-    files = _imported(sys.modules.get(cls.__module__), file.parent, {file})
+    root = file.parent
+    while (root.parent / "__init__.py").is_file():
+        root = root.parent
+    files = _imported(file, root, set())
     digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in files)
     return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
-def _imported(module: ModuleType | None, folder: Path, found: set[Path]) -> set[Path]:
-    """``found`` and the Python files below a folder whose modules a module refers to, directly or by their content.
+def _imported(file: Path, root: Path, found: set[Path]) -> set[Path]:
+    """``found`` with a file and the Python files below ``root`` that it imports, directly or through others.
 
     Python's library, installed packages and xalign do not count, although the folder may contain them.
     """
+    found.add(file)
     paths = (Path(place) for name, place in sysconfig.get_paths().items() if name.endswith("lib"))
-    installed = [place for place in (*paths, *_folders()) if place.is_relative_to(folder)]
-    for value in [] if module is None else [*vars(module).values()]:
-        other = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
-        file = Path(getattr(other, "__file__", None) or "")
-        near = file.suffix == ".py" and file not in found and file.is_relative_to(folder)
-        if near and not any(map(file.is_relative_to, installed)):
-            found.add(file)
-            _imported(other, folder, found)
+    installed = [place for place in (*paths, *_folders()) if place.is_relative_to(root)]
+    for name in _imports(file, root):
+        place = getattr(sys.modules.get(name), "__file__", None)
+        below = [folder.joinpath(*name.split(".")) for folder in (root, root.parent)]  # imported when it is used
+        unused = [path for base in below for path in (base.with_suffix(".py"), base / "__init__.py")]
+        for near in map(Path, [place] if place else unused):
+            counts = near.suffix == ".py" and near.is_relative_to(root) and near.is_file()
+            if counts and near not in found and not any(map(near.is_relative_to, installed)):
+                _imported(near, root, found)
     return found
+
+
+def _imports(file: Path, root: Path) -> set[str]:
+    """Full names of all that may be modules in a file's import statements, and of the packages that hold them."""
+    names: set[str] = set()
+    tree = ast.Module([], [])
+    with suppress(SyntaxError, ValueError):  # compiled, or changed since it was imported
+        tree = ast.parse(file.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = getattr(node, "module", None) or ""
+            if level := getattr(node, "level", 0):
+                folder = file.parents[level - 1]
+                parts = folder.relative_to(root.parent).parts if folder.is_relative_to(root) else ()
+                start = ".".join((*parts, start))
+            full = (f"{start}.{alias.name}".strip(".") for alias in node.names)
+            names.update(part for name in full for part in accumulate(name.split("."), "{}.{}".format))
+    return names
 
 
 def _compiled(value: Any) -> Any:
