@@ -160,6 +160,27 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path, file, content, why):
     assert f"xalign_plugins.{file.removesuffix('.py')}" not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["half_done.py", "package_half_done"])
+def test_a_plug_in_that_fails_leaves_nothing_and_can_be_loaded_once_it_is_mended(tmp_path, monkeypatch, name):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    inner = tmp_path / name if name.endswith(".py") else tmp_path / name / "__init__.py"
+    inner.parent.mkdir(exist_ok=True)
+    first = "its_first_half" if name.endswith(".py") else f"{name}.first"
+    (inner.parent / f"{first.rpartition('.')[2]}.py").write_text(PLUGIN.format(name="first"))
+    source = str(inner) if name.endswith(".py") else name
+    content = f"import {first}\n{PLUGIN.format(name='second')}"
+    before = list(plugins.BACKBONES)
+    inner.write_text(f"{content}\nraise ValueError('not done')\n")
+    with pytest.raises(PluginError, match="not done"):
+        plugins.add_plugin(source)
+    assert list(plugins.BACKBONES) == before
+    assert (os.environ[loading.VARIABLE], source in plugins.sources()) == ("", False)
+    inner.write_text(content)
+    plugins.add_plugin(source)
+    assert list(plugins.BACKBONES) == [*before, "first", "second"]
+    assert os.environ[loading.VARIABLE] == source
+
+
 def test_a_module_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv(loading.VARIABLE, "no_such_module")
     with pytest.raises(PluginError, match=r"No module named 'no_such_module'\. Name a file that ends in \.py"):

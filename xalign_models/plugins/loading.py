@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
@@ -31,6 +31,7 @@ PACKAGE = "xalign_plugins"
 by it. It does not exist on disk."""
 
 _loading: list[str] = []
+_undo: list[Callable[[], object]] = []
 loaded: dict[str, str] = {}
 """Modules of the loaded plug-ins, by file path or module name."""
 
@@ -55,15 +56,30 @@ def current() -> str:
     return _loading[-1] if _loading else ""
 
 
+def on_failure(undo: Callable[[], object]) -> None:
+    """Call ``undo`` if the plug-in that is being loaded fails later; our own registrations stay."""
+    if current():
+        _undo.append(undo)
+
+
 @contextmanager
 def _registering(plugin: str) -> Iterator[None]:
-    """A context in which registrations are a plug-in's, or our own without its name; nothing else is loaded in it."""
+    """A context in which registrations are a plug-in's, or our own without its name; nothing else is loaded in it.
+
+    If it fails, the plug-in's registrations are undone.
+    """
     _loading.append(plugin)
     try:
         with without_exit():
             yield
+    except BaseException:
+        while plugin and _undo:
+            _undo.pop()()
+        raise
     finally:
         _loading.pop()
+        if not _loading:
+            _undo.clear()
 
 
 def built_in() -> AbstractContextManager[None]:
@@ -81,9 +97,9 @@ def add_plugin(source: str) -> None:
     if "," in named:
         raise PluginError(f"Plug-in {named}: a comma separates plug-ins in {VARIABLE}; give it a path without one.")
     listed = [plugin for plugin in os.environ.get(VARIABLE, "").split(",") if plugin.strip()]
+    load_plugins([named])
     if named not in listed:
         os.environ[VARIABLE] = ",".join([*listed, named])
-    load_plugins()
 
 
 def sources() -> tuple[str, ...]:
@@ -217,7 +233,7 @@ def _load(source: str) -> None:
     if source in loaded:
         return
     try:
-        with _registering(Path(source).name):
+        with _registering(Path(source).name), _forgotten(source):
             loaded[source] = (_from_file(Path(source)) if source.endswith(".py") else import_module(source)).__name__
     except PluginError as error:
         raise PluginError(f"Plug-in {source}: {error}") from None
@@ -225,6 +241,20 @@ def _load(source: str) -> None:
         reason = " ".join(str(error).split())
         hint = "" if source.endswith(".py") else " Name a file that ends in .py, or an importable module."
         raise PluginError(f"Plug-in {source} cannot be loaded: {type(error).__name__}: {reason}.{hint}") from None
+
+
+@contextmanager
+def _forgotten(source: str) -> Iterator[None]:
+    """A context that, if it fails, forgets new modules of a plug-in's package or folder: another try runs them again."""
+    before = set(sys.modules)
+    try:
+        yield
+    except BaseException:
+        for name in sys.modules.keys() - before:
+            beside = Path(getattr(sys.modules[name], "__file__", None) or os.sep).parent == Path(source).parent
+            if beside or name.partition(".")[0] == source.partition(".")[0]:
+                del sys.modules[name]
+        raise
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -244,9 +274,5 @@ def _from_file(path: Path) -> ModuleType:
         raise PluginError("the file is not a Python module.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    spec.loader.exec_module(module)
     return module

@@ -5,13 +5,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from xalign_models.builtin import HOMES
 from xalign_models.errors import PluginError, XAlignError
-from xalign_models.plugins.loading import built_in, current, load_plugins
+from xalign_models.plugins.loading import built_in, current, load_plugins, on_failure
 
 Value = TypeVar("Value")
 
@@ -59,7 +60,14 @@ class Registry(Mapping[str, Value]):
             )
         if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+", value):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
+        on_failure(partial(self._restore, name, self._entries.get(name)))
         self._entries[name] = Entry(value, facts, current())
+
+    def _restore(self, name: str, entry: Entry | None) -> None:
+        if entry is None:
+            self._entries.pop(name, None)
+        else:
+            self._entries[name] = entry
 
     def __getitem__(self, name: str) -> Value:
         """The value of this name, imported now if registered as ``"module:attr"``.
