@@ -24,7 +24,7 @@ QUICK = {
     "langsae": {"units": 64, "steps": 100},
 }
 """Parameters of methods whose fit takes seconds, for tests of what follows it."""
-KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "TASKS")
+KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "SOURCES", "TASKS")
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_value_that_depends_on_the_environment_disappears_with_its_cause(thing
         ("Upper", 1, "its name must be of lower-case letters"),
         ("", 1, "its name must be"),
         (None, 1, "its name must be"),
-        ("taken", 1, "xalign already has one of this name"),
+        ("taken", 2, "the name is taken already; choose another"),
         ("place", "no place", 'not of the form "module:attr"'),
     ],
 )
@@ -89,19 +89,37 @@ class WithoutModule(plugins.ALIGNMENTS["centered"]):
     ("wrong", "why"),
     [
         (lambda: register.alignment(object), "must be a class with a `method`"),
-        (lambda: register.alignment(plugins.ALIGNMENTS["lsar"]), "xalign already has one of this name"),
+        (lambda: register.alignment(type("Other", (plugins.ALIGNMENTS["lsar"],), {})), "the name is taken already"),
         (lambda: register.alignment(WithoutModule), "overrides `apply`, so it needs a `module`"),
         (lambda: register.task(object), "must be an mteb task with `metadata`"),
         (lambda: register.backbone("a__b", "org/name"), "single '_'"),
         (lambda: register.corpus("lingua")(print), "already"),
         (lambda: register.corpus("x", kind="odd")(print), "kind 'odd' is not monolingual, parallel or pairs"),
-        (lambda: register.analysis("scatter", "Mine.")(print), "xalign already has one of this name"),
+        (lambda: register.analysis("scatter", "Mine.")(print), "the name is taken already"),
         (lambda: register.benchmark("XAlign(LiRA)", ["Tatoeba36"]), "already"),
     ],
 )
 def test_what_cannot_be_registered(wrong, why):
     with pytest.raises(PluginError, match=why):
         wrong()
+
+
+def test_the_same_again_is_no_second_registration():
+    for _ in range(2):  # as when a notebook's cell runs again
+        register.backbone("again", "org/name", layer=3)
+        register.source("again", "package.module:Source")
+        register.task("package.module:Task", "Again", score="accuracy")
+        register.benchmark("Again(all)", ["Again"])
+    assert [*plugins.BACKBONES].count("again") == 1
+    with pytest.raises(PluginError, match="backbone 'again' cannot be registered: the name is taken already; choose"):
+        register.backbone("again", "org/other")
+
+
+def test_the_plug_in_that_has_a_name_is_named(tmp_path):
+    (tmp_path / "owner.py").write_text(PLUGIN.format(name="owned"))
+    plugins.load_plugins([str(tmp_path / "owner.py")])
+    with pytest.raises(PluginError, match=r"the name is taken already, from owner\.py; choose another"):
+        register.backbone("owned", "org/other")
 
 
 def test_a_registered_backbone_is_a_model_with_every_alignment():

@@ -53,15 +53,16 @@ class Registry(Mapping[str, Value]):
         self._import_home()
         if not isinstance(name, str) or not self._pattern.fullmatch(name):
             raise PluginError(f"{self.kind} {name!r} cannot be registered: its name must be {self._rule}.")
-        if name in self._entries and not _is_again(self._entries[name].value, value):
-            owner = self._entries[name].plugin or "xalign"
+        earlier = self._entries.get(name)
+        if earlier and not _is_again(earlier.value, value):
+            owner = f", from {earlier.plugin}" if earlier.plugin else ""
             raise PluginError(
-                f"{self.kind} {name!r} cannot be registered: {owner} already has one of this name; choose another."
+                f"{self.kind} {name!r} cannot be registered: the name is taken already{owner}; choose another."
             )
         if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+", value):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
-        on_failure(partial(self._restore, name, self._entries.get(name)))
-        self._entries[name] = Entry(value, facts, current())
+        on_failure(partial(self._restore, name, earlier))
+        self._entries[name] = Entry(value, facts, earlier.plugin if earlier else current())
 
     def _restore(self, name: str, entry: Entry | None) -> None:
         if entry is None:
@@ -126,9 +127,12 @@ class Registry(Mapping[str, Value]):
 
 
 def _is_again(old: Any, new: Any) -> bool:
-    """Whether a definition replaces an earlier one of an interactive session, as when a notebook's cell runs again."""
+    """Whether a value is equal, or a definition replaces an earlier one of an interactive session.
+
+    Both are so when a notebook's cell runs again.
+    """
     names = [(getattr(value, "__module__", ""), getattr(value, "__qualname__", "")) for value in (old, new)]
-    return names[0] == names[1] and names[0][0] == "__main__"
+    return bool(old == new) or names[0] == names[1] and names[0][0] == "__main__"
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
