@@ -29,8 +29,9 @@ def task_classes() -> dict[str, Any]:
 
 def add_task(name: str, kind: Any) -> None:
     """Register a task with mteb; a task of the same name is replaced."""
-    if name not in task_classes():
-        registry().TASK_LIST = (*registry().TASK_LIST, kind)
+    old = task_classes().get(name)
+    kept = tuple(kind if other is old else other for other in registry().TASK_LIST)
+    registry().TASK_LIST = (*kept, kind) if old is None else kept
     task_classes()[name] = kind
 
 

@@ -55,8 +55,9 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
 
     for name in tasks:
         _register_task(name)
-    classes = borrowed.task_classes()
-    classes.update({name: with_sides(kind) for name, kind in classes.items()})
+    for name, kind in [*borrowed.task_classes().items()]:
+        if (sided := with_sides(kind)) is not kind:
+            borrowed.add_task(name, sided)
     for name in benchmarks:
         members = tasks_of(name)
         for task in members:

@@ -107,6 +107,11 @@ def test_register_with_mteb_puts_them_where_mteb_finds_them() -> None:
         assert isinstance(mteb.get_task(name), SIDED)
         assert isinstance(get_task(Part(name)), SIDED)
         assert mteb.get_task(name).metadata is KINDS[name].metadata
+    chosen = mteb.get_tasks(task_types=["Retrieval", "STS"], exclude_superseded=False, exclude_beta=False)
+    found = [task for task in chosen if task.metadata.name in TOLD]
+    assert len(found) > 5
+    assert all(isinstance(task, SIDED) for task in found)
+    assert len({task.metadata.name for task in chosen}) == len(chosen)
 
 
 def test_texts_of_neither_column_are_refused() -> None:
