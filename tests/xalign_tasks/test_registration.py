@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xalign_models.models.borrowed import unseeded
-from xalign_models.models.mteb import _register, tasks_of
+from xalign_models.models.mteb import _registered, tasks_of
 from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 from xalign_tasks import register_with_mteb
 
@@ -86,7 +86,7 @@ def test_registering_leaves_the_seeds_of_the_process_alone():
     import torch
 
     before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())  # noqa: NPY002
-    _register.cache_clear()
+    _registered.clear()
     register_with_mteb()
     assert random.getstate() == before[0]
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, PluginError
 from xalign_models.models import borrowed
 from xalign_models.models.metadata import describe, trained_on
-from xalign_models.models.names import known_specs
-from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Part, did_you_mean
+from xalign_models.models.names import directory_of, known_specs
+from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Part, code_digest, did_you_mean
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
+_registered: list[Any] = []
+"""What the last call of :func:`register_with_mteb` found."""
 MANY = 1000
 """Number of subsets above which a task of mteb's benchmark has the pairs with English alone; its tables list each."""
 
@@ -39,26 +41,52 @@ def register_models() -> None:
 def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.
 
-    Opens no text, no weights and no network connection. Later registrations need another call. In mteb's form of a
-    benchmark, tasks of very many pairs, such as FLORES, have those with English; ``xalign run --benchmark`` has all.
+    Opens no text, no weights and no network connection. Later registrations and trained models need another call. In
+    mteb's form of a benchmark, tasks of very many pairs, such as FLORES, have those with English; ``xalign run
+    --benchmark`` has all.
+
+    Raises:
+        PluginError: A plug-in's task or benchmark has a name of mteb's own.
     """
-    with borrowed.unseeded():
-        _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
+    trained = {folder: folder.stat().st_mtime_ns for folder in directory_of("").glob("*") if folder.exists()}
+    state = [*(registry.places() for registry in (TASKS, BENCHMARKS, BACKBONES, ALIGNMENTS)), trained]
+    if state != _registered:
+        _check_names(TASKS, BENCHMARKS)
+        with borrowed.unseeded():
+            if state[:-1] != _registered[:-1]:
+                _register()
+            register_models()
+        _registered[:] = state
 
 
-@cache
-def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str, ...]) -> None:
+def _check_names(tasks: Iterable[str] = (), benchmarks: Iterable[str] = ()) -> None:
+    """Refuse plug-ins' tasks and benchmarks with names of mteb's own, which they would replace."""
+    import mteb
+
+    others = {alias for benchmark in mteb.get_benchmarks() for alias in benchmark.aliases or ()}
+    taken = [f"benchmark {name!r}" for name in benchmarks if name in others or not absent("benchmarks", [name])]
+    known = borrowed.task_classes()
+    taken += [
+        f"task {name!r}"
+        for name in tasks
+        if name in known and known[name].__module__.startswith("mteb.") and code_digest(TASKS[name])
+    ]
+    if taken:
+        raise PluginError(f"{taken[0]} cannot be registered: mteb has one of this name; choose another.")
+
+
+def _register() -> None:
     import mteb.benchmarks.benchmarks as mteb_benchmarks
     from mteb.benchmarks.benchmark import Benchmark as MtebBenchmark
 
     from xalign_models.models.sides import with_sides
 
-    for name in tasks:
+    for name in TASKS:
         _register_task(name)
     for name, kind in [*borrowed.task_classes().items()]:
         if (sided := with_sides(kind)) is not kind:
             borrowed.add_task(name, sided)
-    for name in benchmarks:
+    for name in BENCHMARKS:
         members = tasks_of(name)
         for task in members:
             if len(task.hf_subsets) > MANY:
@@ -68,7 +96,6 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
         named = MtebBenchmark(name=name, tasks=members, description=description, language_view="all")
         setattr(mteb_benchmarks, name, named)
     borrowed.refresh()
-    register_models()
 
 
 def _register_task(name: str) -> None:
@@ -82,10 +109,13 @@ def get_task(part: Part) -> AbsTask:
 
     Raises:
         DataError: The task is unknown.
+        PluginError: A plug-in's task has a name of mteb's own.
     """
     import mteb
 
     check_task(part.task)
+    if part.task in TASKS:
+        _check_names([part.task])
     _register_task(part.task)
     return mteb.get_task(part.task, hf_subsets=list(part.subsets) or None, eval_splits=list(part.splits) or None)
 
@@ -95,8 +125,10 @@ def tasks_of(name: str) -> list[AbsTask]:
 
     Raises:
         DataError: The benchmark is unknown.
+        PluginError: A plug-in's benchmark or task has a name of mteb's own.
     """
     if name in BENCHMARKS:
+        _check_names((), [name])
         return [get_task(part) for part in BENCHMARKS[name].parts]
     if name in _quoted("benchmarks"):  # importing mteb takes seconds
         import mteb
@@ -123,7 +155,7 @@ def check_task(name: str) -> None:
 
 
 def absent(kind: str, names: Iterable[str]) -> list[str]:
-    """Names of ``models`` or ``tasks`` that mteb's own source lacks, sorted; registered ones do not count."""
+    """Names of ``models``, ``tasks`` or ``benchmarks`` that mteb's own source lacks, sorted; registered ones do not count."""
     return sorted({*names} - _quoted(kind, "name="))
 
 

@@ -105,6 +105,11 @@ class Registry(Mapping[str, Value]):
         self._look()
         return len(self._entries)
 
+    def places(self) -> dict[str, Any]:
+        """The values by name, without importing those that are registered as ``"module:attr"``."""
+        self._look()
+        return {name: entry.value for name, entry in self._entries.items()}
+
     def before_look(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` before each look-up; the values it registers last until the next look-up."""
         self._hooks.append(hook)

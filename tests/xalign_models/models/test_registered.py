@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
+import shutil
 import time
 import warnings
 
@@ -17,13 +19,15 @@ from mteb.results.model_result import ModelResult
 
 from xalign_models import assets
 from xalign_models.assets import PACKAGED
-from xalign_models.errors import AssetError, ModelError
+from xalign_models.errors import AssetError, ModelError, PluginError
 from xalign_models.evaluation.run import make_task
+from xalign_models.models import borrowed, names
 from xalign_models.models import mteb as registration
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.registered import UNKNOWN
-from xalign_models.plugins import register
+from xalign_models.plugins import Part, register
 from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_tasks.own_parallel import OwnParallel
 
 NAME = "xalign/plain__registered"
 
@@ -129,3 +133,60 @@ def test_scores_are_not_stored_for_arguments_that_are_not_used(meta):
         mteb.get_model(NAME, layer=1)
     model = mteb.get_model(NAME)
     assert vars(model.mteb_model_meta)["revision"] == meta.revision  # of the files that were opened
+
+
+@pytest.fixture
+def mtebs(apart):
+    """Mteb's module of tasks, which is restored after the test."""
+    module = borrowed.registry()
+    classes, listed = dict(module._TASKS_REGISTRY), module.TASK_LIST
+    yield module
+    module._TASKS_REGISTRY.clear()
+    module._TASKS_REGISTRY.update(classes)
+    module.TASK_LIST = listed
+    registration._registered.clear()
+
+
+def define(name, tag=""):
+    """Register a task as a notebook's cell does."""
+    metadata = OwnParallel.metadata.model_copy(update={"name": name})
+    kind = type("Mine", (OwnParallel,), {"metadata": metadata, "tag": tag, "__module__": "__main__"})
+    return register.task(kind)
+
+
+def test_mteb_takes_the_class_of_a_cell_that_ran_again(mtebs):
+    for tag in ("first", "second"):
+        define("Mine", tag)
+        registration.register_with_mteb()
+        assert mteb.get_task("Mine").tag == tag
+        assert [kind.tag for kind in mtebs.TASK_LIST if kind.metadata.name == "Mine"] == [tag]
+
+
+def test_mteb_finds_a_model_that_is_trained_later(spec, mtebs, workdir):
+    registration.register_with_mteb()
+    tuned = ModelSpec(dataclasses.replace(spec.backbone, name="later", tuned="contrastive"))
+    assert tuned.name not in MODEL_REGISTRY
+    folder = shutil.copytree(spec.backbone.model, names.directory_of(tuned.name))
+    claims = {"spec": tuned.to_dict(), "name": tuned.name, "training": {}}
+    (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
+    registration.register_with_mteb()
+    assert mteb.get_model_meta(tuned.name).name == tuned.name
+
+
+def test_names_of_mtebs_own_are_refused_before_anything_changes(mtebs):
+    before = dict(mtebs._TASKS_REGISTRY)
+    define("STS22")
+    for function in (registration.register_with_mteb, lambda: registration.get_task(Part("STS22"))):
+        with pytest.raises(PluginError, match=r"task 'STS22' cannot be registered: mteb has one of this name; choose"):
+            function()
+    assert mtebs._TASKS_REGISTRY == before
+
+
+@pytest.mark.parametrize("name", ["MTEB(Multilingual, v2)", "MTEB(eng)"])
+def test_names_of_mtebs_benchmarks_are_refused(mtebs, name):
+    theirs = mteb.get_benchmark(name).tasks
+    register.benchmark(name, ["OwnParallel"])
+    for function in (registration.register_with_mteb, lambda: registration.tasks_of(name)):
+        with pytest.raises(PluginError, match="benchmark .* cannot be registered: mteb has one of this name"):
+            function()
+    assert mteb.get_benchmark(name).tasks == theirs
