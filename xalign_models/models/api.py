@@ -333,10 +333,17 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:
-        meta = meta_of(Located(spec)).model_copy(update={"revision": identity})
+        meta = meta_of(Located(spec))
     else:
-        fields = {"name": f"local/model-{identity[:6]}", "revision": identity}
-        meta = ModelMeta.create_empty({**fields, "similarity_fn_name": ScoringFunction.COSINE})
+        fields = {"name": f"local/model-{identity[:6]}", "similarity_fn_name": ScoringFunction.COSINE}
+        meta = ModelMeta.create_empty(fields)
+    facts = {
+        "embed_dim": model.get_embedding_dimension(),
+        "max_tokens": getattr(model, "max_seq_length", None),
+        "n_parameters": sum(weight.numel() for weight in model.parameters()) or None,
+    }
+    unknown = {name: value for name, value in facts.items() if getattr(meta, name) is None}
+    meta = meta.model_copy(update={"revision": identity, **unknown})
     return encoder_of(model, identity, meta, pick_device(device or model.device.type))
 
 

@@ -562,6 +562,14 @@ def test_a_model_in_memory_as_mteb_wants_it(tiny_model, text, workdir):
     assert before.raw.namespace != after.raw.namespace
 
 
+def test_mtebs_metadata_of_a_model_in_memory_are_those_of_the_open_model(tiny_model):
+    stock, ours = SentenceTransformer(str(tiny_model), device="cpu"), load(str(tiny_model), device="cpu")
+    expected = (stock.get_embedding_dimension(), stock.max_seq_length, sum(p.numel() for p in stock.parameters()))
+    for model in (stock, ours):
+        meta = as_mteb(model).mteb_model_meta
+        assert (meta.embed_dim, meta.max_tokens, meta.n_parameters) == expected
+
+
 def test_the_public_names_are_seen():
     assert {"load", "fit", "save", "evaluate", "list_models", "as_mteb", "LSAR"} <= set(dir(xalign_models))
     for name in xalign_models.__all__:
