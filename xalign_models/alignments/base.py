@@ -13,7 +13,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_type_hints, overload
 
@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xalign_models.errors import AlignmentError, FileError, LanguageError, one_line
+from xalign_models.errors import AlignmentError, FileError, LanguageError, XAlignError, one_line
 from xalign_models.files import is_number, read_json
 from xalign_models.languages import match
 from xalign_models.linalg.arrays import AnyFloats, Float64
@@ -80,6 +80,11 @@ class Alignment(ABC):
     length_: float | None = None
     """Median length of the vectors of the fit; None if unknown. The fingerprint does not include it."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "fit" in vars(cls):
+            cls.fit = _checked(cls.fit)  # type: ignore[method-assign]
+
     def __post_init__(self) -> None:
         self.check(self.get_params())
 
@@ -103,7 +108,10 @@ class Alignment(ABC):
 
     @abstractmethod
     def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
-        """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes."""
+        """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes.
+
+        A subclass's errors of another kind become AlignmentErrors that name the method, and its maps are checked.
+        """
 
     def factors(self) -> dict[str, Float64]:
         """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long.
@@ -266,6 +274,45 @@ class Alignment(ABC):
         if missing := [name for name in self.arrays if not isinstance(getattr(self, name, None), np.ndarray)]:
             raise AlignmentError(f"{self.method}: fit must set {missing[0]}, a name in arrays, to a numpy array.")
 
+    def _check_maps(self) -> None:
+        """Refuse fitted arrays and factors that no map can have."""
+        if missing := [name for name in ("languages_", "dim_") if not hasattr(self, name)]:
+            raise AlignmentError(f"{self.method}: fit must set {missing[0]}.")
+        self._check_fitted()
+        parts, affine = {name: getattr(self, name) for name in self.arrays}, type(self).apply is Alignment.apply
+        stack, dim = len(self.languages_) if self.language_dependent else 1, self.dim_
+        shapes = {"weight": (stack, dim, dim), "basis": (stack, dim, None), "shift": (stack, dim)}
+        if affine:
+            factors: Any = self.factors()
+            if not isinstance(factors, Mapping) or not factors.keys() <= shapes.keys():
+                raise AlignmentError(f"{self.method}: factors must return a dictionary of weight, basis and shift.")
+            parts |= factors
+        for name, part in parts.items():
+            if not isinstance(part, np.ndarray) or part.dtype.kind not in "fiu" or not np.isfinite(part).all():
+                raise AlignmentError(f"{self.method}: {name} must be an array of finite real numbers after fit.")
+            shape = shapes.get(name, part.shape) if affine else part.shape  # None for any length
+            fits = part.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, part.shape, strict=True))
+            if not fits:
+                wanted = str(shape).replace("None", "k")
+                raise AlignmentError(f"{self.method}: {name} has shape {part.shape} after fit; it must be {wanted}.")
+
+
+def _checked(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """A method's fit whose errors name the method, and whose maps are checked."""
+
+    @wraps(fit)
+    def checked(self: Alignment, *args: Any, **kwargs: Any) -> Any:
+        try:
+            fitted = fit(self, *args, **kwargs)
+        except (XAlignError, MemoryError, Warning):
+            raise
+        except Exception as error:
+            raise AlignmentError(f"{self.method} cannot be fitted: {one_line(error)}.") from error
+        self._check_maps()
+        return fitted
+
+    return checked
+
 
 @cache
 def _types(kind: type[Alignment]) -> dict[str, TypeAdapter[Any]]:
@@ -289,7 +336,7 @@ class UnpairedAlignment(Alignment):
                 is not among the languages.
         """
         require_mapping(data)
-        matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
+        matrices = {language: read_only(as_matrix(rows, language)) for language, rows in data.items()}
         dim = common_dim(matrices)
         if (pivot := getattr(self, "pivot", None)) and pivot not in matrices:
             raise AlignmentError(
@@ -301,7 +348,7 @@ class UnpairedAlignment(Alignment):
 
     @abstractmethod
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
-        """Set the fitted arrays from checked matrices."""
+        """Set the fitted arrays from checked matrices, which are read-only, as they may be the caller's own."""
 
 
 def read_header(directory: str | Path) -> dict[str, Any]:
@@ -350,6 +397,13 @@ def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> Any
     if bad.size:
         raise AlignmentError(f"{label}, row {bad[0]} is not finite ({bad.size} such rows); remove or re-encode them.")
     return matrix
+
+
+def read_only(matrix: AnyFloats) -> AnyFloats:
+    """A view of a matrix through which it cannot be changed."""
+    view = matrix.view()
+    view.flags.writeable = False
+    return view
 
 
 def common_dim(matrices: Mapping[str, AnyFloats]) -> int:

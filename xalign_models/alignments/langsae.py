@@ -57,6 +57,6 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
         rates = np.stack([(x @ encoder + bias > 0).mean(axis=0) for x in matrices.values()])
         chosen = (rates.max(axis=0) >= self.active) & (rates.min(axis=0) < self.active)
         if not chosen.any():
-            warnings.warn("langsae: no unit belongs to a language, so embeddings do not change.", stacklevel=3)
+            warnings.warn("langsae: no unit belongs to a language, so embeddings do not change.", stacklevel=4)
         self.inner_, self.bias_ = encoder[None, :, chosen], bias[None, chosen]
         self.outer_ = -decoder[None, chosen]

@@ -60,11 +60,11 @@ class LSAR(UnpairedAlignment):
         rank = len(means) - 1 if self.rank is None else self.rank
         self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
         if len(means) == 1 and self.rank is None:
-            warnings.warn("lsar: one language has no subspace, so vectors stay as they are.", stacklevel=3)
+            warnings.warn("lsar: one language has no subspace, so vectors stay as they are.", stacklevel=4)
         elif self.rank_ < rank:
             warnings.warn(
                 f"lsar: rank {rank} cut to {self.rank_}, the numerical rank of {len(means)} centred means.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def factors(self) -> dict[str, Float64]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed, require_mapping
+from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed, read_only, require_mapping
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 
@@ -80,12 +80,12 @@ class PivotAlignment(Alignment):
         maps = [self._identity(dim)]
         for language, (x, pivot) in pairs.items():
             try:
-                maps.append(self._solve(x, pivot))
+                maps.append(self._solve(read_only(x), read_only(pivot)))
             except AlignmentError as error:
                 raise AlignmentError(f"{language}: {error}") from None
         short = {language: len(x) for language, (x, _) in pairs.items() if len(x) < dim}
         if short and not self.shrunk:
-            warnings.warn(FewPairsWarning(self.method, dim, short), stacklevel=2)
+            warnings.warn(FewPairsWarning(self.method, dim, short), stacklevel=3)
         for name, parts in zip(self.arrays, zip(*maps, strict=True), strict=True):
             setattr(self, name, np.stack(parts))
         self.languages_, self.dim_ = (self.pivot, *pairs), dim

@@ -60,6 +60,6 @@ class Seedless(UnpairedAlignment):
         if not pairs:
             warnings.warn(
                 f"seedless: {language} and {self.pivot} have no mutual nearest neighbours; {language} is not rotated.",
-                stacklevel=4,
+                stacklevel=5,
             )
         return weight, pairs

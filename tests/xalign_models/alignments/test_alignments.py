@@ -12,6 +12,7 @@ import torch
 from tests.registries import restored
 from xalign_models import plugins
 from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
+from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.linalg.solvers import affine_distance, lir_directions, procrustes
 
@@ -290,3 +291,64 @@ def test_two_pairs_are_enough_to_hold_one_out():
     assert weight.shape == (4, 4) and shift.shape == (4,)
     with pytest.raises(AlignmentError, match="at least 2 pairs"):
         affine_distance(x[:1], y[:1])
+
+
+class Mine(UnpairedAlignment):
+    """The identity, as an author of a plug-in writes it."""
+
+    method = "mine"
+    arrays = ("weights_", "shifts_")
+
+    def _fit(self, matrices):
+        dim = next(iter(matrices.values())).shape[1]
+        self.weights_ = np.stack([np.eye(dim)] * len(matrices))
+        self.shifts_ = np.zeros((len(matrices), dim))
+        self.spoil(matrices)
+
+    def spoil(self, matrices):
+        """Make a mistake."""
+
+
+def spoilt(**members):
+    return dataclass(eq=False)(type("Mine", (Mine,), members))()
+
+
+def failing(self, matrices):
+    raise ValueError("two\nlines")
+
+
+def centred_in_place(self, matrices):
+    for x in matrices.values():
+        x -= x.mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        (
+            {"spoil": lambda self, _: setattr(self, "weights_", self.weights_[:, :, :2])},
+            r"weight has shape \(3, 16, 2\)",
+        ),
+        ({"spoil": lambda self, _: setattr(self, "weights_", self.weights_[:1])}, r"it must be \(3, 16, 16\)"),
+        ({"spoil": lambda self, _: setattr(self, "shifts_", self.shifts_[0])}, r"shift has shape \(16,\)"),
+        ({"spoil": lambda self, _: setattr(self, "weights_", self.weights_ * np.nan)}, "of finite real numbers"),
+        ({"spoil": lambda self, _: setattr(self, "weights_", self.weights_ * 1j)}, "of finite real numbers"),
+        ({"spoil": lambda self, _: setattr(self, "shifts_", np.array([{}]))}, "shifts_ must be an array of finite"),
+        ({"factors": lambda self: None}, "factors must return a dictionary of weight, basis and shift"),
+        ({"factors": lambda self: {"weights": self.weights_}}, "factors must return a dictionary"),
+        ({"factors": lambda self: {"basis": self.weights_[0]}}, r"it must be \(3, 16, k\)"),
+        ({"factors": lambda self: {"shift": self.shifts_.tolist()}}, "shift must be an array of finite"),
+        ({"spoil": failing}, "cannot be fitted: two lines"),
+        ({"spoil": centred_in_place}, "read-only"),
+        ({"fit": lambda self, data, y=None: self}, "fit must set languages_"),
+    ],
+)
+def test_a_method_whose_fit_makes_no_map_is_named_with_the_mistake(parallel, members, why):
+    before = {language: rows.copy() for language, rows in parallel.items()}
+    with pytest.raises(AlignmentError, match=f"mine.*{why}") as caught:
+        spoilt(**members).fit(parallel)
+    assert "\n" not in str(caught.value)
+    for language, rows in parallel.items():
+        np.testing.assert_array_equal(rows, before[language])
+        assert rows.flags.writeable
+    assert spoilt().fit(parallel).transform(parallel["deu-Latn"], "deu-Latn").shape == parallel["deu-Latn"].shape
