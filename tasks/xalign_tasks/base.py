@@ -211,7 +211,7 @@ def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"The model's vectors are no matrix of numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or len(matrix) != count:
-        raise ModelError(f"The model gave vectors of shape {matrix.shape} for {count} texts; give each text one vector.")
+        raise ModelError(f"The model gave vectors of shape {matrix.shape} for {count} texts; give each text a vector.")
     return matrix
 
 

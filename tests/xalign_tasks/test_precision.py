@@ -79,7 +79,7 @@ class Foreign:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; give each text one vector"),
+        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; give each text a vector"),
         (lambda rows: rows[:, 0], r"shape \(300,\)"),
         (lambda rows: None, r"shape \(\)"),
         (lambda rows: [*rows[:-1], rows[0, 1:]], "no matrix of numbers: "),

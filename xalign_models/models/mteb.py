@@ -155,7 +155,7 @@ def check_task(name: str) -> None:
 
 
 def absent(kind: str, names: Iterable[str]) -> list[str]:
-    """Names of ``models``, ``tasks`` or ``benchmarks`` that mteb's own source lacks, sorted; registered ones do not count."""
+    """Names of models, tasks or benchmarks that mteb's source lacks, sorted; registered ones do not count."""
     return sorted({*names} - _quoted(kind, "name="))
 
 

@@ -245,7 +245,7 @@ def _load(source: str) -> None:
 
 @contextmanager
 def _forgotten(source: str) -> Iterator[None]:
-    """A context that, if it fails, forgets new modules of a plug-in's package or folder: another try runs them again."""
+    """A context that, if it fails, forgets new modules of a plug-in's package or folder: the next try runs them."""
     before = set(sys.modules)
     try:
         yield

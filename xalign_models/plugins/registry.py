@@ -137,7 +137,7 @@ def _is_again(old: Any, new: Any) -> bool:
     Both are so when a notebook's cell runs again.
     """
     names = [(getattr(value, "__module__", ""), getattr(value, "__qualname__", "")) for value in (old, new)]
-    return bool(old == new) or names[0] == names[1] and names[0][0] == "__main__"
+    return bool(old == new) or (names[0] == names[1] and names[0][0] == "__main__")
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -179,7 +179,7 @@ def test_names_of_mtebs_own_are_refused_before_anything_changes(mtebs):
     for function in (registration.register_with_mteb, lambda: registration.get_task(Part("STS22"))):
         with pytest.raises(PluginError, match=r"task 'STS22' cannot be registered: mteb has one of this name; choose"):
             function()
-    assert mtebs._TASKS_REGISTRY == before
+    assert before == mtebs._TASKS_REGISTRY
 
 
 @pytest.mark.parametrize("name", ["MTEB(Multilingual, v2)", "MTEB(eng)"])
