@@ -290,7 +290,7 @@ class Alignment(ABC):
         for name, part in parts.items():
             if not isinstance(part, np.ndarray) or part.dtype.kind not in "fiu" or not np.isfinite(part).all():
                 raise AlignmentError(f"{self.method}: {name} must be an array of finite real numbers after fit.")
-            shape = shapes.get(name, part.shape) if affine else part.shape  # None for any length
+            shape: Any = shapes.get(name, part.shape) if affine else part.shape  # None for any length
             fits = part.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, part.shape, strict=True))
             if not fits:
                 wanted = str(shape).replace("None", "k")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
 _registered: list[Any] = []
-"""What the last call of :func:`register_with_mteb` found."""
+"""Registrations and trained models at the last call of :func:`register_with_mteb`."""
 MANY = 1000
 """Number of subsets above which a task of mteb's benchmark has the pairs with English alone; its tables list each."""
 
