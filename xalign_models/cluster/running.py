@@ -77,6 +77,7 @@ def run(
         finally:  # also after an interruption
             for result in driver.results.values():
                 result.save()
+                result.put_back()
 
 
 def _absolute(models: Iterable[str]) -> list[str]:
@@ -151,6 +152,7 @@ class Growing:
         revision: Revision of the model.
         subsets: Subsets that the model can be scored on and has no score for.
         units: Units that are not done yet.
+        put_back: Puts an old result back if there is no new one.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class Growing:
         self._unfitted = tuple(encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]}))
         self.subsets = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
         self._error = "" if self.subsets else f"No subset can be scored: {encoder.refusal(self._unfitted)}."
-        cache.keep_only_usable(task, self._meta)
+        self.put_back = cache.keep_only_usable(task, self._meta)
         if have := self._result():
             missing = {*chain.from_iterable(have.get_missing_evaluations(task).values())}
             self.subsets = [subset for subset in self.subsets if subset in missing]

@@ -123,15 +123,26 @@ class SafeResultCache(ResultCache):
                 entry["subsets"] = entry.pop("subsets")  # the long list stays last
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
-    def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
+    def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> Callable[[], None]:
         """Rename a result that is unreadable, impossible or of other text, so that the task runs again; none is lost.
 
         Its outcomes by item are renamed too. Damaged or missing metadata of a model are written again; damaged items
         alone are set aside.
+
+        Returns:
+            A function that puts back what was renamed, unless there is a new result; to be called after the run.
         """
         path = self.path_of(task.metadata.name, meta)
+        moved: dict[Path, Path] = {}
+
+        def put_back() -> None:
+            if moved and not path.is_file():
+                for file, aside in moved.items():
+                    aside.replace(file)
+                logger.warning("%s is put back, because the run gave no result.", path)
+
         if not path.is_file():
-            return
+            return put_back
         try:
             revision = TaskResult.from_disk(path).dataset_revision
             check_main_scores(read_result(path))
@@ -145,12 +156,13 @@ class SafeResultCache(ResultCache):
                 items = outcomes_path(path.parent, path.stem)
                 if items.is_file() and not read_outcomes(items):
                     _rename(items)
-                return
+                return put_back
             reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
-        for file in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz"):
+        for file in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path):
             if file.is_file():
-                _rename(file)
-        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, _rename(path))
+                moved[file] = _rename(file)
+        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, moved[path].name)
+        return put_back
 
 
 def _copy_settings(path: Path, copy: Path) -> None:
@@ -228,10 +240,10 @@ def _last(text: str) -> str:
         return text
 
 
-def _rename(path: Path) -> str:
-    """Rename a file to a name that nothing reads, and return it."""
+def _rename(path: Path) -> Path:
+    """Rename a file to a name that nothing reads, and return its new path."""
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
-    return path.rename(path.with_name(f"{path.name}.aside-{stamp}")).name
+    return path.rename(path.with_name(f"{path.name}.aside-{stamp}"))
 
 
 def hardware(device: str) -> str:

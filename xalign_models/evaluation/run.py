@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,8 +160,8 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
             if not task.hf_subsets:
                 raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
-        with cache.turn(name, meta):
-            cache.keep_only_usable(task, meta)
+        with cache.turn(name, meta), ExitStack() as last:
+            last.callback(cache.keep_only_usable(task, meta))
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
                 return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))

@@ -177,6 +177,16 @@ def test_a_run_does_only_what_is_missing(inline, models, workdir):
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
 
 
+def test_a_run_without_its_text_leaves_the_results_in_place(inline, models, workdir, monkeypatch):
+    run(models[:1], workdir / "out")
+    (path,) = (workdir / "out").rglob("OwnParallel.json")
+    monkeypatch.delenv("XALIGN_OWN")
+    (failed,) = run(models[:1], workdir / "out")
+    assert failed.error
+    assert path.is_file()
+    assert not list(path.parent.rglob("*.aside-*"))
+
+
 def test_units_that_waited_for_a_lost_one_encode_for_themselves(inline, models, workdir):
     inline.lose["OwnParallel tiny"] = True
     found = run(models[:1], workdir / "out", most=1000)

@@ -405,3 +405,25 @@ def test_languages_that_are_asked_for_narrow_every_task_or_are_refused(own, work
     with pytest.raises(LanguageError, match=r"LanguageIdentity has no subset .*; add .* to --languages, for"):
         running.make_task("LanguageIdentity", ("deu-Latn", "eng-Latn"))
     assert running.make_task("LanguageIdentity", running.CORE).hf_subsets
+
+
+@pytest.mark.parametrize("spoil", [lambda own: own.rename(own.with_name("gone")), lambda own: None])
+def test_a_run_that_fails_on_other_text_leaves_the_result_in_place(own, tiny_model, workdir, monkeypatch, spoil):
+    run([str(tiny_model)], items="full")
+    before = {path: path.read_bytes() for path in (workdir / "out").rglob("*") if path.is_file()}
+    (own / "deu.txt").write_text("another\n" * 30)
+    spoil(own)
+    monkeypatch.setattr(running.mteb, "evaluate", Mock(side_effect=OSError("no text")))
+    (failed,) = run([str(tiny_model)], items="full")
+    assert failed.error
+    assert {path: path.read_bytes() for path in (workdir / "out").rglob("*") if path.is_file()} == before
+
+
+def test_a_forgotten_text_leaves_the_result_in_place(own, tiny_model, workdir, monkeypatch):
+    run([str(tiny_model)])
+    (path,) = (workdir / "out").rglob("OwnParallel.json")
+    monkeypatch.delenv("XALIGN_OWN")
+    (failed,) = run([str(tiny_model)])
+    assert "OwnParallel needs your text" in failed.error
+    assert path.is_file()
+    assert not list(path.parent.rglob("*.aside-*"))
