@@ -125,12 +125,15 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
         ("t.tsv", b"deu\teng\neins\t\xff\n", "is not UTF-8"),
         ("t.jsonl", b'{"deu": "eins", "eng": "one"}\n{"deu": "zwei"}\n', "row 2 of column 'eng' is not text"),
         ("t.jsonl", b'{"deu": "eins"}\n{"deu": "zwei", "eng": "two"}\n', "row 1 of column 'eng' is not text"),
-        ("t.jsonl", b'{"deu": "eins", "eng": 1}\n', "row 1 of column 'eng' is not text"),
+        ("t.jsonl", b'{"deu": "eins", "eng": 1}\n{"deu": "zwei", "eng": "two"}\n', "row 1 of column 'eng' is not text"),
         ("t.jsonl", b'{"deu": "eins"\n', "line 1 is damaged: not JSON"),
         ("t.jsonl", b"[1]\n", "line 1 is damaged: an object was expected"),
         ("t.jsonl", b"", "has no rows"),
         ("t.parquet", b"not parquet", "is not a readable parquet file"),
         ("t.csv", b"deu,eng\neins,one,two\n", "line 2: expected 2 columns"),
+        ("t.tsv", b"id\tdeu\teng\n1\teins\tone\n2\tzwei\ttwo\n", "column 'id' has no words; remove it"),
+        ("t.csv", b"deu,eng,no\neins,one,1.\nzwei,two,2.\n", "column 'no' has no words; remove it"),
+        ("t.jsonl", b'{"id": 1, "deu": "eins", "eng": "one"}\n', "column 'id' has no words; remove it"),
         ("t.xls", b"", r"t.xls is not a table; tables end in \.tsv, \.csv, \.jsonl, \.parquet"),
     ],
 )
@@ -139,6 +142,14 @@ def test_a_broken_table_is_an_error_that_says_where(tmp_path: Path, name: str, c
     with pytest.raises(DataError, match=message) as caught:
         own(tmp_path / name)
     assert name in str(caught.value)
+
+
+def test_a_column_of_row_numbers_is_no_language(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "deu": ["eins", "zwei"], "eng": ["one", "two"]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="column 'id' has no words; remove it"):
+        own(tmp_path / "t.parquet")
+    (tmp_path / "t.tsv").write_text("hin\teng\nनमस्ते\t1\n२\ttwo\n\t3\n", encoding="utf-8")
+    assert own(tmp_path / "t.tsv").languages == (ENGLISH, "hin-Deva")
 
 
 def test_a_broken_directory_is_an_error_that_says_why(tmp_path: Path) -> None:

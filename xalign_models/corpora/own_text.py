@@ -160,6 +160,9 @@ def _table(path: Path) -> dict[str, list[str]]:
     if not rows or not next(iter(rows.values())):
         raise DataError(f"{path} has no rows.")
     for key, values in rows.items():
+        written = [str(value) for value in values if value is not None and str(value).strip()]
+        if written and not any(letter.isalpha() for value in written for letter in value):
+            raise DataError(f"{path}: column {key!r} has no words; remove it.")
         if bad := next((number for number, value in enumerate(values, 1) if not isinstance(value, str)), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
         if bad := next((number for number, value in enumerate(values, 1) if "\0" in value), 0):
