@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from xalign_models import assets
 from xalign_models.corpora import ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.corpora.base import half
 from xalign_models.corpora.checks import warn_once
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.corpora.registry import texts_of
@@ -348,6 +350,45 @@ def test_the_halves_of_own_text_are_disjoint_seeded_and_keep_equal_rows_together
         (tmp_path / f"{language}.txt").write_text("one\n" * 2)
     with pytest.raises(DataError, match="the (fit|test) half has no rows"):
         [own(tmp_path, part) for part in ("fit", "test")]
+
+
+CELLS = st.integers(-10, 40).map(lambda i: f"w{i}" if i >= 0 else " " * -i)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=2, max_size=60))
+def test_no_text_of_any_language_is_in_both_halves(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    path, key = tmp_path_factory.mktemp("own"), [f"row {i}" for i in range(len(rows))]
+    for language, side in zip(("deu", "eng", "fra"), zip(*rows, strict=True), strict=True):
+        (path / f"{language}.txt").write_text("x\n" + "".join(f"{text}\n" for text in side))
+    (path / "zul.txt").write_text("x\n" + "".join(f"{text}\n" for text in key))
+    found: dict[str, list[str]] = {}
+    texts: dict[str, set[tuple[str, str]]] = {}
+    for part in ("fit", "test"):
+        with contextlib.suppress(DataError):  # a half without rows
+            corpus = own(path, part)
+            found[part] = corpus.texts("zul-Latn")
+            texts[part] = {(code, text) for code in corpus.languages for text in corpus.texts(code) if text.strip()}
+    assert sorted(sum(found.values(), [])) == sorted(["x", *key])
+    assert len(texts) < 2 or not texts["fit"] & texts["test"]
+
+
+def test_halves_without_repeats_are_by_the_first_languages_text(tmp_path: Path) -> None:
+    texts = [f"Satz {i}" for i in range(200)]
+    for language, divisor in (("deu", 1), ("eng", 1), ("fra", 2)):
+        rows = [f"Satz {i // divisor}" for i in range(200)]
+        (tmp_path / f"{language}.txt").write_text("".join(f"{row}\n" for row in rows))
+    repeated = own(tmp_path, "fit")
+    (tmp_path / "fra.txt").unlink()
+    assert own(tmp_path, "fit").texts("deu-Latn") == [text for text in texts if half(text) == "fit"]
+    whole = own(tmp_path).fingerprint()
+    assert own(tmp_path, "fit").identity("deu-Latn") == f"{whole} fit 0"
+    assert repeated.identity("deu-Latn").endswith(" fit 1")
+
+
+def test_blank_cells_do_not_decide_the_half(tmp_path: Path) -> None:
+    (tmp_path / "deu.txt").write_text("eins\n" + "\n" * 99)
+    (tmp_path / "eng.txt").write_text("".join(f"{i}\n" for i in range(100)))
+    assert all(len(own(tmp_path, part).texts(ENGLISH)) > 20 for part in ("fit", "test"))
 
 
 @pytest.fixture

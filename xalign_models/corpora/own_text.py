@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, compress
 from pathlib import Path
@@ -71,8 +72,8 @@ def own(path: Path, part: str = "", *, name: str = "own") -> Corpus:
 
     Args:
         path: The directory or table.
-        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and equal rows are in the same half. A
-            collection's halves are of its queries.
+        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and rows with an equal text in any language
+            are in the same half. A collection's halves are of its queries.
         name: Name of the corpus.
 
     Raises:
@@ -85,12 +86,33 @@ def own(path: Path, part: str = "", *, name: str = "own") -> Corpus:
     if not part:
         return corpus
     columns = corpus.parallel(corpus.languages)
-    chosen = [half(text) == part for text in columns[corpus.languages[0]]]
+    halves = _halves([*columns.values()])
+    chosen = [one == part for one in halves]
     rows = {language: list(compress(side, chosen)) for language, side in columns.items()}
     if not any(chosen):
         raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
-    identity = f"{corpus.fingerprint()} {part} 0"
+    # "0" means halves by the first language's text alone, which older results are of
+    identity = f"{corpus.fingerprint()} {part} {int(halves != [*map(half, columns[corpus.languages[0]])])}"
     return replace(corpus, rows=rows.__getitem__, identity=lambda _: identity)
+
+
+def _halves(sides: Sequence[Sequence[str]]) -> list[str]:
+    """The half of each row, by its first text; rows that a chain of equal texts connects follow the first of them."""
+    before = [*range(len(sides[0]))]
+
+    def first(row: int) -> int:
+        while before[row] != row:
+            before[row] = row = before[before[row]]
+        return row
+
+    for side in sides:
+        seen: dict[str, int] = {}
+        for row, text in enumerate(side):
+            if text.strip():
+                one, other = first(seen.setdefault(text, row)), first(row)
+                before[max(one, other)] = min(one, other)
+    firsts = ([side[first(row)] for side in sides] for row in before)
+    return [half(next(filter(str.strip, texts), "")) for texts in firsts]
 
 
 def _whole(path: Path, name: str) -> Corpus:
