@@ -136,6 +136,8 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
         ("t.tsv", b"id\tdeu\teng\n1\teins\tone\n2\tzwei\ttwo\n", "column 'id' has no words; remove it"),
         ("t.csv", b"deu,eng,no\neins,one,1.\nzwei,two,2.\n", "column 'no' has no words; remove it"),
         ("t.jsonl", b'{"id": 1, "deu": "eins", "eng": "one"}\n', "column 'id' has no words; remove it"),
+        ("t.tsv", b"deu\neins\nzwei\n", "needs at least two columns named by language"),
+        ("t.jsonl", b'{"deu": "eins"}\n', "needs at least two columns named by language"),
         ("t.xls", b"", r"t.xls is not a table; tables end in \.tsv, \.csv, \.jsonl, \.parquet"),
     ],
 )

@@ -137,6 +137,8 @@ def _whole(path: Path, name: str) -> Corpus:
         raise DataError(f"{path} does not exist; give a directory of <language>.txt or a table ({'/'.join(TABLES)}).")
     with noting({}):
         columns, identity = _table(path), file_digest(path)
+    if len(columns) < 2:
+        raise DataError(f"{path} needs at least two columns named by language, such as deu and eng.")
     by_code = {_own_code(column, path): rows for column, rows in columns.items()}
     if len(by_code) < len(columns):
         raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
