@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv as csv_module
 import json
 import os
 import struct
@@ -138,6 +139,9 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
         ("t.jsonl", b'{"id": 1, "deu": "eins", "eng": "one"}\n', "column 'id' has no words; remove it"),
         ("t.tsv", b"deu\neins\nzwei\n", "needs at least two columns named by language"),
         ("t.jsonl", b'{"deu": "eins"}\n', "needs at least two columns named by language"),
+        ("t.csv", b'deu,eng\n"eins\nzwei","one\ntwo"\n\ndrei\n', "line 5: expected 2 columns"),
+        ("t.csv", b'deu,eng\n"eins\nzwei",one\n"drei" x,three\n', r"not a readable CSV file \(line 4: "),
+        ("t.csv", b'deu,eng\n"' + b"a\n" * 600_000 + b'",one\n', r"not a readable CSV file \(line \d+: field larger"),
         ("t.xls", b"", r"t.xls is not a table; tables end in \.tsv, \.csv, \.jsonl, \.parquet"),
     ],
 )
@@ -559,6 +563,13 @@ def test_a_quoted_field_keeps_its_line_end(tmp_path):
     corpus = own(path)
     assert corpus.texts("deu-Latn") == ["first\nand second", "b"]
     assert corpus.texts("eng-Latn") == ["a", "c, d"]
+
+
+def test_a_long_cell_is_read_and_the_csv_modules_limit_stays(tmp_path):
+    before, cell = csv_module.field_size_limit(), "word " * 40_000
+    (tmp_path / "t.csv").write_text(f'deu,eng\n"{cell}","one"\n')
+    assert own(tmp_path / "t.csv").texts("deu-Latn") == [cell]
+    assert csv_module.field_size_limit() == before
 
 
 def _damaged_page(path):

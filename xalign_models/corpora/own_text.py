@@ -172,13 +172,13 @@ def _table(path: Path) -> dict[str, list[str]]:
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix in {".tsv", ".csv"}:
         lines = read_lines(path)
-        table = [line.split("\t") for line in lines] if path.suffix == ".tsv" else _csv(lines, path)
-        header, *body = table or [[]]
+        cut = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+        (_, header), *body = (list(cut) if path.suffix == ".tsv" else _csv(lines, path)) or [(0, [])]
         if len(set(header)) < len(header):
             raise DataError(f"{path}: two of the columns {', '.join(header)} have the same name; keep one of each.")
-        if bad := next((number for number, row in enumerate(body, 2) if len(row) != len(header)), 0):
+        if bad := next((number for number, row in body if len(row) != len(header)), 0):
             raise DataError(f"{path}, line {bad}: expected {len(header)} columns, as in the header.")
-        rows = {key: [row[i] for row in body] for i, key in enumerate(header)}
+        rows = {key: [row[i] for _, row in body] for i, key in enumerate(header)}
     else:
         raise DataError(f"{path} is not a table; tables end in {', '.join(TABLES)}.")
     if not rows or not next(iter(rows.values())):
@@ -196,9 +196,12 @@ def _table(path: Path) -> dict[str, list[str]]:
     return rows
 
 
-def _csv(lines: list[str], path: Path) -> list[list[str]]:
-    """Rows of fields; quoted fields may contain line ends."""
+def _csv(lines: list[str], path: Path) -> list[tuple[int, list[str]]]:
+    """Rows of fields, each with the number of its last line; quoted fields may contain line ends."""
+    reader, limit = csv.reader((f"{line}\n" for line in lines), strict=True), csv.field_size_limit(LONGEST)
     try:
-        return list(csv.reader((f"{line}\n" for line in lines), strict=True))
+        return [(reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise DataError(f"{path} is not a readable CSV file ({error}).") from None
+        raise DataError(f"{path} is not a readable CSV file (line {reader.line_num}: {error}).") from None
+    finally:
+        csv.field_size_limit(limit)
