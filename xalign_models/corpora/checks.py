@@ -58,9 +58,10 @@ def _has_entity(row: str) -> bool:
     return any(html.unescape(entity) != entity for entity in re.findall(r"&#?\w+;", row))
 
 
-_MISTAKES: dict[str, Callable[[str], bool]] = {
+_MISTAKES: dict[str, Callable[[str], object]] = {
     "are not in Unicode's composed form, NFC": lambda row: not unicodedata.is_normalized("NFC", row),
     "were decoded wrongly": _is_mojibake,
     "have HTML entities, such as &amp;": _has_entity,
+    "have the quotes of a CSV file; save the text without them": re.compile(r'".*"".*"', re.DOTALL).fullmatch,
 }
 """A phrase of a warning -> whether a row is meant."""
