@@ -81,7 +81,8 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     except RecursionError:
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.") from None
     except ValueError as error:
-        raise FileError(f"{name} is damaged: not JSON ({one_line(error)[:200]}).") from None
+        reason = one_line(error)[:200] if "digits" not in str(error) else "a number has too many digits"
+        raise FileError(f"{name} is damaged: not JSON ({reason}).") from None
     if not isinstance(value, kind):
         expected = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
         raise FileError(f"{name} is damaged: {expected} was expected, not {type(value).__name__}.")

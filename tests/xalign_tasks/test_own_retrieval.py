@@ -149,6 +149,16 @@ def test_ids_titles_grades_and_languages_are_read(tmp_path):
     assert found.queries == {"q1": ("was", "deu-Latn")}
 
 
+def test_white_space_around_ids_and_before_the_header_means_nothing(tmp_path):
+    path = write(tmp_path, header="\n \nquery-id\tcorpus-id\tscore\n")
+    before = read_collection(path).relevant
+    for name in ("queries.jsonl", "corpus.jsonl"):
+        (path / name).write_text((path / name).read_text().replace('"_id": "', '"_id": " '))
+    found = read_collection(path)
+    assert found.relevant == before
+    assert found.queries.keys() <= before.keys()
+
+
 def test_languages_are_found_and_rare_ones_are_errors(tmp_path):
     pytest.importorskip("py3langid")
     german = [
@@ -185,7 +195,12 @@ def spoil_line(name, line):
         (spoil_line("corpus.jsonl", "[" * 100_000), "line 5 is damaged"),
         (spoil_line("corpus.jsonl", '{"_id": "d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
         (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: no id in the field 'id'"),
-        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "line 5: no id"),
+        (spoil_line("corpus.jsonl", '{"_id": null, "text": "x"}'), "line 5: no id in the field '_id'"),
+        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "the id 'True' in the field '_id' is no text"),
+        (spoil_line("corpus.jsonl", '{"_id": 1.0, "text": "x"}'), "line 5: the id '1.0' in the field '_id' is no text"),
+        (spoil_line("corpus.jsonl", '{"_id": " ", "text": "x"}'), "line 5: the id ' ' in the field '_id' is no text"),
+        (spoil_line("corpus.jsonl", '{"_id": " d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
+        (spoil_line("corpus.jsonl", f'{{"_id": {"1" * 5000}, "text": "x"}}'), r"\(a number has too many digits\)"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: no text"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": " "}'), "line 5: no text"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": "a\\u0000b"}'), "line 5 has a NUL byte"),

@@ -135,22 +135,26 @@ def texts_by_id(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Lang
 
 
 def id_of(record: dict[str, Any], field: str, place: str) -> str:
-    """The id in a field of a record, a text or a number.
+    """The id in a field of a record, a text or a whole number, without white space around it.
 
     Raises:
         DataError: There is none.
     """
     value = record.get(field)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+    identifier = str(value).strip() if isinstance(value, str | int) else ""
+    if value is None or value == "":
         raise DataError(f"{place}: no id in the field {field!r}; the fields are {', '.join(record)[:200] or 'none'}.")
-    return str(value)
+    if isinstance(value, bool) or not identifier:
+        raise DataError(f"{place}: the id {str(value)[:80]!r} in the field {field!r} is no text and no whole number.")
+    return identifier
 
 
 def _judgements(path: Path, queries: Container[str], documents: Container[str]) -> dict[str, dict[str, float]]:
     relevant: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(read_lines(path), 1):
+    written = ((number, line) for number, line in enumerate(read_lines(path), 1) if line.strip())
+    for row, (number, line) in enumerate(written):
         fields, place = line.split("\t"), f"{path}, line {number}"
-        if not line.strip() or (number == 1 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}):
+        if row == 0 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}:
             continue
         if len(fields) != 3:
             raise DataError(f"{place} has {len(fields)} columns; query, document and score are needed, with tabs.")
