@@ -67,12 +67,17 @@ class Thresholds:
             seed: Seed of the pairs. Rows with the same number are never paired, because they may be translations.
 
         Raises:
-            DataError: A language has fewer than two rows, rows are zero or not finite, or all cosines of a pair are
-                equal.
+            DataError: A language has fewer than two rows, rows are zero, not finite or of different widths, all cosines
+                of a pair are equal, or there are no samples.
         """
+        if samples < 1:
+            raise DataError(f"samples={samples}; it must be at least 1.")
         rng = np.random.default_rng(seed)
         asked = {code: _unit(rows, code) for code, rows in queries.items()}
         stored = asked if documents is None else {code: _unit(rows, code) for code, rows in documents.items()}
+        if len(widths := {rows.shape[1] for side in (asked, stored) for rows in side.values()}) > 1:
+            listed = ", ".join(map(str, sorted(widths)))
+            raise DataError(f"The vectors have different widths ({listed}); give vectors of one model.")
         pairs: dict[str, dict[str, tuple[float, float]]] = {}
         tails = []
         for query, x in asked.items():
@@ -80,7 +85,7 @@ class Thresholds:
                 i, j = rng.integers(len(x), size=samples), rng.integers(len(y), size=samples)
                 i, j = i[i != j], j[i != j]
                 scores = np.einsum("nd,nd->n", x[i], y[j])
-                median, spread = scale(scores)
+                median, spread = scale(scores) if len(scores) else (0.0, 0.0)
                 if spread < 1e-9:
                     raise DataError(f"{query} and {document}: all cosines are equal; give more and other texts.")
                 pairs.setdefault(query, {})[document] = median, spread

@@ -94,3 +94,22 @@ def test_a_saved_file_comes_back_and_damage_is_refused(tmp_path):
 def test_vectors_that_cannot_be_measured_are_refused(rows):
     with pytest.raises(DataError):
         Thresholds.fit({"eng-Latn": rows})
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+def test_samples_that_are_none_are_refused(samples):
+    with pytest.raises(DataError, match=f"samples={samples}; it must be at least 1"):
+        Thresholds.fit({"eng-Latn": planted(0)["eng-Latn"]}, samples=samples)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_too_few_samples_are_refused(seed):
+    with pytest.raises(DataError, match="all cosines are equal; give more"):
+        Thresholds.fit({"eng-Latn": np.eye(2)}, samples=1, seed=seed)
+
+
+def test_vectors_of_different_widths_are_refused():
+    narrow, wide = np.eye(3), np.eye(4)
+    for texts in (({"eng-Latn": narrow, "deu-Latn": wide},), ({"eng-Latn": narrow}, {"eng-Latn": wide})):
+        with pytest.raises(DataError, match=r"different widths \(3, 4\)"):
+            Thresholds.fit(*texts)
