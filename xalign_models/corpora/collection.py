@@ -22,6 +22,8 @@ from xalign_models.identification import UNDETERMINED, identifiable, identify
 from xalign_models.languages import LanguageText, canonical
 
 QUERIES, DOCUMENTS, JUDGEMENTS = "queries.jsonl", "corpus.jsonl", "qrels"
+HIGHEST = 1_000_000
+"""Maximum grade: sums of far larger ones overflow."""
 RARE = 0.02
 """Share of the texts below which a language that was found is an error of the finder."""
 
@@ -168,6 +170,8 @@ def _judgements(path: Path, queries: Container[str], documents: Container[str]) 
             grade = math.nan
         if not math.isfinite(grade):
             raise DataError(f"{place}: the score {fields[2][:80]!r} is not a number.")
+        if grade > HIGHEST:
+            raise DataError(f"{place}: the score {fields[2][:80]!r} is over {HIGHEST:,}; give lower scores.")
         if document in relevant.get(query, ()):
             raise DataError(f"{place} judges {query[:80]!r} and {document[:80]!r} twice.")
         relevant.setdefault(query, {})[document] = grade
