@@ -21,7 +21,7 @@ from xalign_models.cluster.schedule import MOST, Unit, plan
 from xalign_models.cluster.scoring import open_models, score
 from xalign_models.errors import XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
-from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items
+from xalign_models.evaluation.run import Outcome, languages_of, make_task, of_subsets, remove_items
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec, locate
 from xalign_models.results.items import Level, full_folder, save_items
@@ -163,6 +163,7 @@ class Growing:
         self.revision = str(self._meta.revision)
         self._path = cache.path_of(self._name, self._meta)
         by_subset = languages_of(task)
+        self._requested = [*task.hf_subsets, *["default"] * task.is_aggregate]
         self._unfitted = tuple(encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]}))
         self.subsets = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
         self._error = "" if self.subsets else f"No subset can be scored: {encoder.refusal(self._unfitted)}."
@@ -207,7 +208,8 @@ class Growing:
 
     def outcome(self) -> Outcome:
         """The outcome, once all units are done."""
-        result = None if self._error else self._result()
+        stored = None if self._error else self._result()
+        result = stored and of_subsets(stored, self._requested)
         fresh = bool(self.subsets) and not self._error
         return Outcome(str(self._meta.name), self._name, result, fresh, self._unfitted, self._error, self.revision)
 

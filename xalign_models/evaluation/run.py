@@ -160,10 +160,11 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
             if not task.hf_subsets:
                 raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
+        requested = [*task.hf_subsets, *["default"] * task.is_aggregate]  # noted here: loading own text sets all
         with cache.turn(name, meta), ExitStack() as last:
             last.callback(cache.keep_only_usable(task, meta))
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
-                return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
+                return Outcome(str(meta.name), name, of_subsets(known, requested), False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))
             with reachable(task), few_pairs_said_once(), without_exit():
                 result = mteb.evaluate(
@@ -175,7 +176,8 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             fresh = _modified(cache.path_of(name, meta)) != before
             if folder is not None and items != "full":
                 remove_items(folder, name)
-        return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted, revision=meta.revision)
+        found = of_subsets(result.task_results[0], requested)
+        return Outcome(str(meta.name), name, found, fresh, unfitted, revision=meta.revision)
     except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
         logger.debug("%s on %s", meta.name, name, exc_info=True)
         return Outcome(str(meta.name), name, None, unfitted=unfitted, error=one_line(error), revision=meta.revision)
@@ -183,6 +185,14 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
         task.hf_subsets = everything
         if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
             task.unload_data()
+
+
+def of_subsets(result: TaskResult, subsets: Collection[str]) -> TaskResult:
+    """The part of a result that is of the given subsets; a file may have more of other runs."""
+    scores = {
+        split: [entry for entry in entries if entry["hf_subset"] in subsets] for split, entries in result.scores.items()
+    }
+    return result.model_copy(update={"scores": scores})
 
 
 def languages_of(task: AbsTask) -> dict[str, set[str]]:

@@ -187,6 +187,14 @@ def test_a_run_without_its_text_leaves_the_results_in_place(inline, models, work
     assert not list(path.parent.rglob("*.aside-*"))
 
 
+def test_the_outcome_has_the_requested_subsets(inline, models, workdir):
+    run(models[:1], workdir / "out")
+    cluster = on_ray.Cluster(device="cpu")
+    (found,) = on_ray.run(models[:1], ["OwnParallel"], workdir / "out", cluster, languages=["deu-Latn", "eng-Latn"])
+    subsets = {one["hf_subset"] for one in found.result.scores["test"]}
+    assert subsets == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
+
+
 def test_units_that_waited_for_a_lost_one_encode_for_themselves(inline, models, workdir):
     inline.lose["OwnParallel tiny"] = True
     found = run(models[:1], workdir / "out", most=1000)

@@ -427,3 +427,18 @@ def test_a_forgotten_text_leaves_the_result_in_place(own, tiny_model, workdir, m
     assert "OwnParallel needs your text" in failed.error
     assert path.is_file()
     assert not list(path.parent.rglob("*.aside-*"))
+
+
+def test_the_outcome_has_the_requested_subsets_and_the_file_all(own, tiny_model, workdir):
+    run([str(tiny_model)])
+    (path,) = (workdir / "out").rglob("OwnParallel.json")
+    before = path.read_bytes()
+    (again,) = run([str(tiny_model)], languages=["deu-Latn", "eng-Latn"])
+    assert scores(again).keys() == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
+    assert path.read_bytes() == before
+    (other,) = run([str(tiny_model)], output="other", languages=["deu-Latn", "eng-Latn"])
+    (more,) = run([str(tiny_model)], output="other", languages=["deu-Latn", "fra-Latn"])
+    assert (scores(other).keys(), more.fresh) == (scores(again).keys(), True)
+    assert scores(more).keys() == {"deu_Latn-fra_Latn", "fra_Latn-deu_Latn"}
+    (stored,) = json.loads(next((workdir / "other").rglob("OwnParallel.json")).read_text())["scores"].values()
+    assert {one["hf_subset"] for one in stored} == scores(again).keys() | scores(more).keys()
