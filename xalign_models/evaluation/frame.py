@@ -1,7 +1,7 @@
 """Scores as a data frame: ``xalign run`` in Python."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from xalign_models.store import open_store
 
 
 def evaluate(
-    models: str | Path | SentenceTransformer | Sequence[str | Path | SentenceTransformer],
-    tasks: str | AbsTask | Sequence[str | AbsTask],
+    models: str | Path | SentenceTransformer | Iterable[str | Path | SentenceTransformer],
+    tasks: str | AbsTask | Iterable[str | AbsTask],
     *,
     languages: Collection[str] | None = None,
     output: str | Path = ".",
@@ -55,7 +55,8 @@ def evaluate(
     register_with_mteb()
 
     def listed(values: Any) -> list[Any]:
-        return list(values) if isinstance(values, list | tuple) else [values]
+        single = isinstance(values, str | SentenceTransformer) or not isinstance(values, Iterable)
+        return [values] if single else list(values)
 
     codes = None if languages is None else canonical_codes(languages)
     ready = [

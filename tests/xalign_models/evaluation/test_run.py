@@ -15,10 +15,12 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from xalign_models.alignments.pivot import FewPairsWarning
 from xalign_models.backbones.raw import Counts
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError, Terminated
+from xalign_models.evaluation import frame
 from xalign_models.evaluation import run as running
 from xalign_models.models import fitting
 from xalign_models.models.building import build, load_encoder
@@ -442,3 +444,17 @@ def test_the_outcome_has_the_requested_subsets_and_the_file_all(own, tiny_model,
     assert scores(more).keys() == {"deu_Latn-fra_Latn", "fra_Latn-deu_Latn"}
     (stored,) = json.loads(next((workdir / "other").rglob("OwnParallel.json")).read_text())["scores"].values()
     assert {one["hf_subset"] for one in stored} == scores(again).keys() | scores(more).keys()
+
+
+@pytest.mark.parametrize("several", [list, tuple, set, iter, lambda values: (value for value in values), dict.fromkeys])
+def test_models_and_tasks_may_be_any_iterable(own, tiny_model, workdir, several):
+    found = frame.evaluate(several([str(tiny_model)]), several(["OwnParallel"]), output="out", device="cpu")
+    assert set(found["subset"]) == PAIRS
+
+
+def test_a_sentence_transformer_is_one_model(own, tiny_model, workdir, monkeypatch):
+    model, ran = SentenceTransformer(str(tiny_model), device="cpu"), Mock(return_value=[])
+    monkeypatch.setattr(frame, "run", ran)
+    frame.evaluate(model, (one for one in ["OwnParallel"]), output="out", device="cpu")
+    frame.evaluate(tiny_model, "OwnParallel", output="out", device="cpu")
+    assert [(len(call.args[0]), call.args[1]) for call in ran.call_args_list] == [(1, ["OwnParallel"])] * 2
