@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xalign_models.errors import ModelError
+from xalign_models.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.specs import ModelSpec
     from xalign_models.store import EmbeddingStore
+
+OPTIONS = ("models", "rows", "languages", "tasks")
+"""Options of a request that an analysis may read, besides the device and the results."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,19 @@ class Request:
     rows: int | None = None
     languages: tuple[str, ...] | None = None
     tasks: tuple[str, ...] = ()
+
+    def check(self, read: Collection[str] = OPTIONS) -> None:
+        """Refuse options that an analysis does not read.
+
+        Args:
+            read: The ones among :data:`OPTIONS` that it reads.
+
+        Raises:
+            DataError: Another one is given.
+        """
+        for option in OPTIONS:
+            if getattr(self, option) and option not in read:
+                raise DataError(f"--{option}: this analysis does not read it; leave it out.")
 
     @property
     def store(self) -> EmbeddingStore:

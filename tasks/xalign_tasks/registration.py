@@ -66,5 +66,5 @@ register.benchmark(
     "xalign_tasks.lusifer_benchmark:overview",
 )
 
-for _name, _place, _description in rows("analyses.tsv"):
-    register.analysis(_name, _description, f"xalign_tasks.analyses.{_place}")
+for _name, _place, _options, _description in rows("analyses.tsv"):
+    register.analysis(_name, _description, f"xalign_tasks.analyses.{_place}", _options.split())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from xalign_models.analysis import Findings, Request
+from xalign_models.analysis import OPTIONS, Findings, Request
 from xalign_models.cli.common import err, language_codes, out, print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Device, Json
 from xalign_models.errors import ModelError, ResultsError
@@ -56,6 +56,7 @@ def analyse(
 
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
+    request.check(ANALYSES.facts(name).get("options", OPTIONS))
     with figures.styled():
         findings = ANALYSES[name](request)
     tables = {f"{name}-{title}.csv": frame for title, frame in findings.tables.items()}

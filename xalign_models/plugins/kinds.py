@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from xalign_models.analysis import OPTIONS
 from xalign_models.builtin import SOURCES as BUILTIN_SOURCES
 from xalign_models.errors import AlignmentError, DataError, ModelError, PluginError
 from xalign_models.plugins.registry import Registry, imported
@@ -201,7 +202,7 @@ class Register:
         description = description or ", ".join(part.task for part in parts)
         BENCHMARKS.register(name, Benchmark(parts, description, board), description=description)
 
-    def analysis(self, name: str, description: str, analyse: Any = None) -> Any:
+    def analysis(self, name: str, description: str, analyse: Any = None, options: Iterable[str] = OPTIONS) -> Any:
         """Register an analysis, which answers a question about models with tables and figures.
 
         Args:
@@ -209,10 +210,12 @@ class Register:
             description: One line.
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
+            options: Options that it reads; the command refuses the others of
+                :data:`xalign_models.analysis.OPTIONS`.
         """
 
         def add(analyse: Any) -> Any:
-            ANALYSES.register(name, analyse, description=description)
+            ANALYSES.register(name, analyse, description=description, options=tuple(options))
             return analyse
 
         return add if analyse is None else add(analyse)

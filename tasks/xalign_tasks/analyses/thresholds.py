@@ -9,9 +9,11 @@ import pandas as pd
 from xalign_models import Thresholds
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.linalg.arrays import Float64
 from xalign_models.ranking.ranks import normalise
 from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.front import narrowed
 from xalign_tasks.analyses.ready_map import sides
 
 RATE = 0.01
@@ -22,10 +24,18 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         ModelError: No model was named.
-        DataError: XQuAD-R is missing.
+        DataError: XQuAD-R is missing, or there are too few rows.
+        LanguageError: XQuAD-R lacks a language.
     """
-    texts, study = sides(), Study()
+    every, study = sides(), Study()
+    if missing := {*(request.languages or ())} - {*every}:
+        raise LanguageError(f"XQuAD-R has no {', '.join(sorted(missing))}; it has {', '.join(every)}.")
+    chosen = {ENGLISH, *(request.languages or every)}
+    texts = {code: narrowed(side, request.rows) if request.rows else side for code, side in every.items()
+             if code in chosen}  # fmt: skip
     half = {code: len(side.questions) // 2 for code, side in texts.items()}
+    if min(half.values()) < 2:
+        raise DataError("--rows: at least 4 are needed, one half for the thresholds and one to score.")
     answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
     for name in request.named():
         encoder = request.load(name)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,6 +15,14 @@ from xalign_models import figures
 from xalign_models.analysis import Findings
 from xalign_models.errors import DataError
 from xalign_models.plugins import ANALYSES, Entry
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+COMMANDS = [
+    shlex.split(re.sub(r"\$\w+", "de", command), comments=True)
+    for page in sorted(DOCS.glob("*.md"))
+    for command in re.findall(r"^ *(xalign analyse .*)$", page.read_text().replace("\\\n", " "), re.MULTILINE)
+]
 
 
 @pytest.fixture
@@ -108,6 +119,31 @@ def test_wrong_input_is_one_line(xalign, fake, workdir, arguments, part):
     assert (status, out) == (2, "")
     (line,) = err
     assert line.startswith(f"error: {part}")
+
+
+GIVEN = {"models": "m", "rows": "3", "languages": "de", "tasks": "STS17CrossLingual"}
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(name, option) for name in ANALYSES for option in GIVEN if option not in ANALYSES.facts(name)["options"]],
+)
+def test_an_option_that_an_analysis_does_not_read_is_refused(xalign, workdir, name, option):
+    status, out, (line,) = xalign("analyse", name, f"--{option}", GIVEN[option])
+    assert (status, out) == (2, "")
+    assert line == f"error: --{option}: this analysis does not read it; leave it out."
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_documented_commands_pass_what_is_read(xalign, workdir, monkeypatch, command):
+    asked, name = [], command[2]
+    monkeypatch.setattr("xalign_models.cli.analysis.report", lambda *_: {})  # the models are not here
+    monkeypatch.setitem(
+        ANALYSES._entries, name, Entry(lambda request: asked.append(request) or Findings(), ANALYSES.facts(name))
+    )
+    status, _, err = xalign(*command[1:])
+    assert (status, err) == (0, [])
+    assert asked
 
 
 def test_nothing_is_written_if_an_analysis_fails(xalign, workdir, monkeypatch):
