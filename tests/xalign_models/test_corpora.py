@@ -374,7 +374,7 @@ def test_no_text_of_any_language_is_in_both_halves(tmp_path_factory: pytest.Temp
             corpus = own(path, part)
             found[part] = corpus.texts("zul-Latn")
             texts[part] = {(code, text) for code in corpus.languages for text in corpus.texts(code) if text.strip()}
-    assert sorted(sum(found.values(), [])) == sorted(["x", *key])
+    assert sorted(text for part in found.values() for text in part) == sorted(["x", *key])
     assert len(texts) < 2 or not texts["fit"] & texts["test"]
 
 

@@ -3,7 +3,7 @@
 import csv
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress
 from pathlib import Path
@@ -183,6 +183,11 @@ def _table(path: Path) -> dict[str, list[str]]:
         raise DataError(f"{path} is not a table; tables end in {', '.join(TABLES)}.")
     if not rows or not next(iter(rows.values())):
         raise DataError(f"{path} has no rows.")
+    _check_columns(rows, path)
+    return rows
+
+
+def _check_columns(rows: Mapping[str, Sequence[Any]], path: Path) -> None:
     for key, values in rows.items():
         written = [str(value) for value in values if value is not None and str(value).strip()]
         if written and not any(letter.isalpha() for value in written for letter in value):
@@ -193,7 +198,6 @@ def _table(path: Path) -> dict[str, list[str]]:
             raise DataError(f"{path}: row {bad} of column {key!r} has a NUL byte; it is not text.")
         if bad := next((number for number, value in enumerate(values, 1) if len(value) > LONGEST), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} has more than {LONGEST:,} characters.")
-    return rows
 
 
 def _csv(lines: list[str], path: Path) -> list[tuple[int, list[str]]]:

@@ -164,7 +164,9 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
         with cache.turn(name, meta), ExitStack() as last:
             last.callback(cache.keep_only_usable(task, meta))
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
-                return Outcome(str(meta.name), name, of_subsets(known, requested), False, unfitted, revision=meta.revision)
+                return Outcome(
+                    str(meta.name), name, of_subsets(known, requested), False, unfitted, revision=meta.revision
+                )
             before = _modified(cache.path_of(name, meta))
             with reachable(task), few_pairs_said_once(), without_exit():
                 result = mteb.evaluate(

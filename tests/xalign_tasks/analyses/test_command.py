@@ -16,7 +16,6 @@ from xalign_models.analysis import Findings
 from xalign_models.errors import DataError
 from xalign_models.plugins import ANALYSES, Entry
 
-
 DOCS = Path(__file__).parents[3] / "docs"
 COMMANDS = [
     shlex.split(re.sub(r"\$\w+", "de", command), comments=True)
