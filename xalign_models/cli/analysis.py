@@ -79,10 +79,11 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
     """Provenance of the findings: models and revisions, text, options, versions and date."""
     from xalign_models.evaluation.cache import versions
 
+    scored = "results" in ANALYSES.facts(name).get("options", ())
     return {
         "analysis": name,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-        "models": [_model(model, request.results) for model in request.models],
+        "models": [_model(model, request.results, scored) for model in request.models],
         "data": dict(findings.data),
         "options": {name: getattr(request, name) for name in ("rows", "languages", "device", "tasks")},
         "versions": {**versions(), "matplotlib": version("matplotlib")},
@@ -90,19 +91,22 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _model(name: str, results: Path) -> dict[str, Any]:
+def _model(name: str, results: Path, scored: bool) -> dict[str, Any]:
+    """Name and revision of a model: that of its results, if it is ``scored`` there or is not on this machine."""
+    from xalign_models.boards.leaderboard import choose_models
     from xalign_models.models.metadata import model_meta
     from xalign_models.results.reading import read_results
 
-    try:
-        meta = model_meta(name)
-    except ModelError:  # an analysis of results may cover models that are not on this machine
-        revisions = set()
-        with contextlib.suppress(ResultsError):
-            tables = read_results(results).tables
-            revisions = {table.revision for (model, _), table in tables.items() if model == name}
-        return {"name": name, "revision": ", ".join(sorted(revisions)) or None}
-    return {"name": meta.name, "revision": meta.revision}
+    with contextlib.suppress(ModelError):
+        if not scored:
+            meta = model_meta(name)
+            return {"name": meta.name, "revision": meta.revision}
+    revisions = set()
+    with contextlib.suppress(ResultsError):
+        tables = read_results(results).tables
+        (name,) = choose_models(sorted({model for model, _ in tables}), [name])
+        revisions = {table.revision for (model, _), table in tables.items() if model == name}
+    return {"name": name, "revision": ", ".join(sorted(revisions)) or None}
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

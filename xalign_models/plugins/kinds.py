@@ -211,7 +211,8 @@ class Register:
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
             options: Options that it reads; the command refuses the others of
-                :data:`xalign_models.analysis.OPTIONS`.
+                :data:`xalign_models.analysis.OPTIONS`. ``results`` among them says that it reads results alone, so that
+                its models are those of the results.
         """
 
         def add(analyse: Any) -> Any:

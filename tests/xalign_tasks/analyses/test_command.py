@@ -96,6 +96,19 @@ def test_a_model_that_is_not_at_hand_has_the_revision_of_its_results(xalign, fak
     assert json.loads(out)["models"] == [{"name": "someone/elses__model", "revision": "7"}]
 
 
+def test_an_analysis_of_results_names_the_revision_that_it_read(xalign, fake, workdir, tiny_model, monkeypatch):
+    folder = workdir / "results" / "xalign__plain__tiny" / "7"
+    folder.mkdir(parents=True)
+    scores = {"test": [{"hf_subset": "deu-Latn", "languages": ["deu-Latn"], "main_score": 0.5}]}
+    (folder / "Task.json").write_text(json.dumps({"task_name": "Task", "dataset_revision": "1", "scores": scores}))
+    (folder / "model_meta.json").write_text(json.dumps({"name": "xalign/plain__tiny"}))
+    entry = ANALYSES._entries["fake"]
+    facts = {**entry.facts, "options": ("models", "results")}
+    monkeypatch.setitem(ANALYSES._entries, "fake", Entry(entry.value, facts))
+    _, out, _ = xalign("analyse", "fake", "-m", tiny_model, "--json")
+    assert json.loads(out)["models"] == [{"name": "xalign/plain__tiny", "revision": "7"}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
