@@ -58,6 +58,12 @@ def set_aside_if_damaged(path: Path) -> None:
             set_aside(file, f"The store at {path} is damaged or cut off.")
 
 
+def kills_readers(path: Path) -> bool:
+    """Whether a page of a store is so damaged that LMDB ends the process that reads it; reads the store in another."""
+    command = [sys.executable, "-P", "-c", _READ_ALL, str(path)]
+    return subprocess.run(command, capture_output=True, check=False).returncode < 0
+
+
 def reserve_lock(path: Path) -> None:
     """Allocate the lock file, which LMDB creates sparse and maps, so that a full disk would kill the process.
 

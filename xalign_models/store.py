@@ -22,7 +22,7 @@ import numpy as np
 
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import set_aside
-from xalign_models.lmdb_file import require_installed, reserve_lock, set_aside_if_damaged
+from xalign_models.lmdb_file import kills_readers, require_installed, reserve_lock, set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class EmbeddingStore:
         except lmdb.Error as error:
             raise self._damaged(error) from None
 
-    def _damaged(self, error: lmdb.Error) -> ModelError:
+    def _damaged(self, error: Exception) -> ModelError:
         return ModelError(f"The store at {self.path} is damaged ({error}); run `xalign verify --clean`.")
 
     def _touch(self, namespace: str) -> None:
@@ -222,11 +222,14 @@ class EmbeddingStore:
         If the structure of the store is damaged, so that vectors cannot be reached, ``clean`` sets it aside as a whole.
 
         Yields:
-            Namespace, number of vectors, number of damaged vectors.
+            Namespace, number of vectors, number of damaged vectors; "all" and twice 1 if LMDB cannot read a page.
         """
-        broken = False
-        with self._env.begin() as transaction:
-            names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
+        names: list[bytes] = []
+        if broken := kills_readers(self.path):
+            yield "all", 1, 1
+        else:
+            with self._env.begin() as transaction:
+                names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
         for name in sorted({*names} - {_META, _NOTES}):
             entries, read, bad = 1, 0, list[bytes]()
             try:

@@ -203,7 +203,7 @@ def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
     """A model's vectors, an array, a tensor of any type, or a list of them, as a matrix with ``count`` rows."""
 
     def plain(part: Any) -> Any:
-        return part.detach().to_dense().float().cpu().numpy() if hasattr(part, "detach") else part
+        return part.detach().cpu().to_dense().float().numpy() if hasattr(part, "detach") else part
 
     try:
         listed = [*map(plain, vectors)] if isinstance(vectors, list | tuple) else plain(vectors)

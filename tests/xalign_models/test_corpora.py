@@ -354,7 +354,13 @@ def test_the_halves_of_own_text_are_disjoint_seeded_and_keep_equal_rows_together
     assert load("own:fit", tmp_path).fingerprint() == fit.fingerprint()
     for language in ("deu", "eng"):
         (tmp_path / f"{language}.txt").write_text("one\n" * 2)
-    with pytest.raises(DataError, match="the (fit|test) half has no rows"):
+    with pytest.raises(DataError, match="the (fit|test) half has no rows; give more different rows"):
+        [own(tmp_path, part) for part in ("fit", "test")]
+    (tmp_path / "deu.txt").write_text("".join(f"{text}\n" for text in texts))
+    (tmp_path / "eng.txt").write_text("yes\n" * len(texts))
+    with pytest.raises(
+        DataError, match="has no rows, as rows that share a text in a language stay together; give more"
+    ):
         [own(tmp_path, part) for part in ("fit", "test")]
 
 

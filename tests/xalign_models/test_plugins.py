@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import types
 
 import pytest
 
@@ -199,6 +200,22 @@ def test_a_plug_in_that_fails_leaves_nothing_and_can_be_loaded_once_it_is_mended
     assert os.environ[loading.VARIABLE] == source
 
 
+def test_a_failed_plug_in_of_a_package_in_use_registers_all_of_itself_later(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "package_in_use"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text(PLUGIN.format(name="helped"))
+    (package / "plug.py").write_text("from package_in_use import helper\nraise ValueError('not done')\n")
+    importlib.import_module("package_in_use")
+    with pytest.raises(PluginError, match="not done"):
+        plugins.add_plugin("package_in_use.plug")
+    assert "helped" not in plugins.BACKBONES
+    (package / "plug.py").write_text("from package_in_use import helper\n")
+    plugins.add_plugin("package_in_use.plug")
+    assert "helped" in plugins.BACKBONES
+
+
 def test_a_module_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv(loading.VARIABLE, "no_such_module")
     with pytest.raises(PluginError, match=r"No module named 'no_such_module'\. Name a file that ends in \.py"):
@@ -306,8 +323,18 @@ def test_code_outside_our_folders_is_a_plug_in_whatever_its_package_is_called(pa
     assert plugins.code_digest(module.Method) == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def test_a_class_without_a_file_is_a_plug_in():
-    assert plugins.code_digest(type("Method", (), {"__module__": "nowhere"})) != ""
+@pytest.mark.parametrize("file", ["", "<stdin>"])
+def test_a_class_without_a_file_is_a_plug_in_whose_code_does_not_depend_on_the_session(file, monkeypatch):
+    module = types.ModuleType("typed_in")
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, "typed_in", module)
+
+    def digest(*words):
+        members = {"__module__": "typed_in", "words": (set(words), frozenset(words)), "part": (object(),)}
+        return plugins.code_digest(type("Method", (), members))
+
+    assert list({0, 8}) != list({8, 0})
+    assert digest(0, 8) == digest(8, 0) != digest(0, 9)
 
 
 @pytest.fixture

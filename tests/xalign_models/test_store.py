@@ -426,6 +426,23 @@ def test_vectors_that_cannot_be_reached_are_counted_and_the_store_is_set_aside(p
         np.testing.assert_array_equal(np.stack(store.get("one", keys(3))), vectors(3))
 
 
+def test_a_store_whose_pages_would_end_the_process_is_set_aside(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(2_000), vectors(2_000))
+    with lmdb.open(str(path), max_dbs=9) as environment, environment.begin() as transaction:
+        root = int.from_bytes(transaction.get(b"2:one")[40:48], "little")
+        size = environment.stat()["psize"]
+    with (path / "data.mdb").open("r+b") as file:
+        for page in range(root + 1, root + 20):
+            file.seek(page * size)
+            file.write(bytes(size))
+    code = "import sys, pathlib; from xalign_models.store import EmbeddingStore as Store; "
+    code += "print([list(Store(pathlib.Path(sys.argv[1])).verify(clean)) for clean in (False, True, True)])"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[[('all', 1, 1)], [('all', 1, 1)], []]\n"
+    assert (path / "data.mdb.damaged").is_file()
+
+
 @pytest.mark.parametrize("value", [b"a word", b"\xff", b"nan", b"inf", b"1e300", b"-1", b""])
 def test_a_damaged_time_of_use_counts_as_the_oldest_and_is_mended(path: Path, value: bytes) -> None:
     with EmbeddingStore(path) as store:

@@ -81,10 +81,11 @@ def _fitting(name: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, RuntimeError) and re.search("CUDA|HIP|memory", str(error)):
+        if isinstance(error, RuntimeError) and re.search("cuda|cudnn|hip|memory", str(error).lower()):
             raise
         raise ModelError(
-            f"The files of {name} do not fit together: {one_line(error)}. Get them again, or choose another model."
+            f"{name} cannot encode: {one_line(error)}. Its files may be damaged or of two models: get them again, "
+            "or choose another model."
         ) from error
 
 

@@ -6,6 +6,7 @@ results, complete at any moment. A unit whose worker is lost is repeated elsewhe
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -75,9 +76,10 @@ def run(
             for key, answer in pool.results():
                 yield from driver.close(key, answer) if isinstance(key, Unit) else driver.open(key, answer)
         finally:  # also after an interruption
-            for result in driver.results.values():
-                result.save()
-                result.put_back()
+            with ExitStack() as last:  # runs all in reverse, also if one cannot be saved
+                for result in driver.results.values():
+                    last.callback(result.put_back)
+                    last.callback(result.save)
 
 
 def _absolute(models: Iterable[str]) -> list[str]:

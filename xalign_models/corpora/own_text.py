@@ -86,13 +86,16 @@ def own(path: Path, part: str = "", *, name: str = "own") -> Corpus:
     if not part:
         return corpus
     columns = corpus.parallel(corpus.languages)
-    halves = _halves([*columns.values()])
+    plain = [*map(half, columns[corpus.languages[0]])]
+    distinct = all(len({*filter(str.strip, side)}) == len(side) for side in columns.values())
+    halves = plain if distinct else _halves([*columns.values()])
     chosen = [one == part for one in halves]
     rows = {language: list(compress(side, chosen)) for language, side in columns.items()}
     if not any(chosen):
-        raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
+        tied = ", as rows that share a text in a language stay together" if part in plain else ""
+        raise DataError(f"{path}: the {part} half has no rows{tied}; give more different rows, or use separate texts.")
     # "0" means halves by the first language's text alone, which older results are of
-    identity = f"{corpus.fingerprint()} {part} {int(halves != [*map(half, columns[corpus.languages[0]])])}"
+    identity = f"{corpus.fingerprint()} {part} {int(halves != plain)}"
     return replace(corpus, rows=rows.__getitem__, identity=lambda _: identity)
 
 

@@ -130,9 +130,9 @@ class SafeResultCache(ResultCache):
         alone are set aside.
 
         Returns:
-            A function that puts back what was renamed, unless there is a new result; to be called after the run.
+            A function that puts a result of other text back, unless there is a new one; to be called after the run.
         """
-        path = self.path_of(task.metadata.name, meta)
+        path, of_other_text = self.path_of(task.metadata.name, meta), False
         moved: dict[Path, Path] = {}
 
         def put_back() -> None:
@@ -157,11 +157,14 @@ class SafeResultCache(ResultCache):
                 if items.is_file() and not read_outcomes(items):
                     _rename(items)
                 return put_back
-            reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
-        for file in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path):
-            if file.is_file():
-                moved[file] = _rename(file)
-        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, moved[path].name)
+            of_other_text, reason = (
+                True,
+                f"is of data revision {revision}, and the data here are {task.metadata.revision}",
+            )
+        files = outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path
+        asides = {file: _rename(file) for file in files if file.is_file()}
+        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, asides[path].name)
+        moved.update(asides if of_other_text else {})
         return put_back
 
 

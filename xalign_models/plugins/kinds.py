@@ -119,7 +119,11 @@ class Register:
         return cls
 
     def module(self, cls: type[Value]) -> type[Value]:
-        """Register the torch module of an alignment, so that saved models may name it; a decorator."""
+        """Register a torch module, so that saved models may name it; a decorator.
+
+        A module that treats each text by itself sets ``takes_packs = True``. Otherwise the texts of a batch are padded
+        before it, which is slower, as it might mix those of a pack.
+        """
         MODULES.register(f"{cls.__module__}.{cls.__qualname__}", cls)
         return cls
 

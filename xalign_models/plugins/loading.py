@@ -113,9 +113,10 @@ def code_digest(cls: type[Any]) -> str:
     A class of an interactive session has its compiled methods and constants instead, without what they refer to. The
     digest is empty for a class in the folders of this distribution, which has a version.
     """
-    try:
+    file = Path()
+    with suppress(OSError, TypeError):  # a class of an interactive session
         file = Path(inspect.getfile(cls))
-    except (OSError, TypeError):  # a class of an interactive session
+    if not file.is_file():
         return hashlib.sha256(repr((cls.__module__, cls.__qualname__, _compiled(cls))).encode()).hexdigest()
     if _is_ours(file):
         return ""
@@ -172,7 +173,10 @@ def _compiled(value: Any) -> Any:
         return [(name, _compiled(member)) for name, member in sorted(vars(value).items()) if name != "__doc__"]
     if (code := getattr(getattr(value, "__func__", getattr(value, "fget", value)), "__code__", None)) is not None:
         return _compiled(code), _compiled(getattr(value, "__defaults__", None))
-    return repr(value) if isinstance(value, str | int | float | tuple | bytes | None) else type(value).__name__
+    if isinstance(value, tuple | set | frozenset):
+        parts = [repr(_compiled(part)) for part in value]
+        return parts if isinstance(value, tuple) else sorted(parts)
+    return repr(value) if isinstance(value, str | int | float | bytes | None) else type(value).__name__
 
 
 @cache
@@ -254,6 +258,8 @@ def _forgotten(source: str) -> Iterator[None]:
             beside = Path(getattr(sys.modules[name], "__file__", None) or os.sep).parent == Path(source).parent
             if beside or name.partition(".")[0] == source.partition(".")[0]:
                 del sys.modules[name]
+                parent, _, leaf = name.rpartition(".")
+                vars(sys.modules.get(parent, ModuleType(""))).pop(leaf, None)  # or `from parent import leaf` finds it
         raise
 
 

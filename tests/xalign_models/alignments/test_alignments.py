@@ -11,7 +11,7 @@ import torch
 
 from tests.registries import restored
 from xalign_models import plugins
-from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
+from xalign_models.alignments import LIR, LSAR, METHODS, Centered, load, make, registry
 from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.linalg.solvers import affine_distance, lir_directions, procrustes
@@ -320,6 +320,21 @@ def failing(self, matrices):
 def centred_in_place(self, matrices):
     for x in matrices.values():
         x -= x.mean(axis=0)
+
+
+def test_a_method_may_extend_the_fit_of_another_and_keep_a_mask(parallel):
+    class Extended(LSAR):
+        method = "extended"
+        arrays = (*LSAR.arrays, "kept_")
+
+        def fit(self, data, y=None):
+            super().fit(data)
+            self.kept_ = np.ones(3, bool)
+            return self
+
+    rows = parallel["deu-Latn"]
+    extended, plain = dataclass(eq=False)(Extended)().fit(parallel), LSAR().fit(parallel)
+    np.testing.assert_array_equal(extended.transform(rows, "deu-Latn"), plain.transform(rows, "deu-Latn"))
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,9 @@ def test_modules_that_do_not_fit_together_are_one_line_that_names_the_model(modu
             layer.chunk_size_feed_forward = 7
     chosen = {"no pooling": modules[:1], "no transformer": modules[1:]}.get(broken, modules)
     encoder = RawEncoder("n", lambda: chosen, "cpu", name="odd")
-    with pytest.raises(ModelError, match=r"^The files of odd do not fit together: [^\n]+\. Get them again"):
+    with pytest.raises(
+        ModelError, match=r"^odd cannot encode: [^\n]+\. Its files may be damaged [^\n]+: get them again"
+    ):
         encoder.encode(["the cat", "a dog sees"])
 
 

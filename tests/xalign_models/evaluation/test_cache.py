@@ -59,8 +59,8 @@ def test_an_unreadable_result_is_set_aside(scored, spoil, caplog):
     path = cache.path_of("OwnParallel", meta)
     damaged = spoil(path.read_bytes())
     path.write_bytes(damaged)
-    cache.keep_only_usable(task, meta)
-    assert not path.exists()
+    cache.keep_only_usable(task, meta)()
+    assert not path.exists()  # also if the run fails
     (aside,) = path.parent.glob("OwnParallel.json.aside-*")
     assert aside.read_bytes() == damaged
     assert "is unreadable" in caplog.text
@@ -83,12 +83,14 @@ def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, pla
     cache, _, meta = scored
     path = cache.path_of("OwnParallel", meta)
     other = OwnParallel(path=planted.write(workdir / "own", range(21), ("deu", "eng")))
-    cache.keep_only_usable(other, meta)
+    put_back = cache.keep_only_usable(other, meta)
     assert not path.exists()
     assert len(list(path.parent.glob("OwnParallel.json.aside-*"))) == 1
     outcomes, full = sorted(path.parent.glob("items/**/*.aside-*"), key=lambda path: len(path.parts))
     assert [one.name.partition(".aside")[0] for one in (outcomes, full)] == ["OwnParallel.npz"] * 2
     assert len(read_outcomes(outcomes)["deu_Latn-eng_Latn"]) == 20
+    put_back()
+    assert path.is_file() and not [*path.parent.rglob("*.aside-*")]
 
 
 def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch):
