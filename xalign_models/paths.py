@@ -67,6 +67,8 @@ def data_dir() -> Path | None:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it into place on success, remove it on error."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -226,7 +228,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def unwritable(path: Path) -> str | None:
     """Why nothing new can be written at ``path``, or None. The nearest existing parent is tried."""
     try:
-        with tempfile.TemporaryDirectory(dir=next(parent for parent in path.absolute().parents if parent.is_dir())):
+        with tempfile.TemporaryDirectory(dir=next(parent for parent in path.absolute().parents if parent.exists())):
             return None
     except OSError as error:
         return error.strerror

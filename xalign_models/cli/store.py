@@ -1,6 +1,7 @@
 """``xalign store``: the stored vectors, which spare encoding a text twice."""
 
 import datetime
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import language_codes, print_rows, say
 from xalign_models.cli.options import Device, Json, Languages, Limit, VectorOptions, with_options
+from xalign_models.errors import ModelError
 
 group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
 
@@ -46,6 +48,8 @@ def clear(
     chosen = [usage for usage in store.stats() if usage.namespace.startswith(encoder or "")]
     total = sum(usage.vectors for usage in chosen)
     if total and not yes:
+        if not sys.stdin.isatty():
+            raise ModelError("Nothing is dropped without a confirmation; add --yes.")
         typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
     dropped = sum(store.clear(usage.namespace) for usage in chosen)
     say(f"dropped {dropped} vectors")

@@ -10,8 +10,11 @@ from typer import Argument, Option
 from xalign_models.cli.common import language_codes, print_json, print_rows, say
 from xalign_models.cli.options import Device, EngineOptions, Json, Languages, Limit, VectorOptions, with_options
 from xalign_models.errors import ModelError
-from xalign_models.paths import require_replaceable
+from xalign_models.paths import expanded, require_replaceable
 from xalign_models.specs import Unknown
+
+PER_LANGUAGE = 20
+"""Texts of a language of a corpus that `xalign parity` compares by default; of a file, it compares all."""
 
 
 @with_options
@@ -77,7 +80,7 @@ def parity(
     second: Annotated[str, Argument(help="The same model, served another way.")],
     texts: Annotated[str, Option(help="File of texts, or corpus.")],
     languages: Languages = None,
-    limit: Limit = 20,
+    limit: Limit = None,
     tolerance: Annotated[float, Option(min=0, help="Cosine distances up to this count as equal.")] = 1e-8,
     *,
     vectors: VectorOptions,
@@ -92,7 +95,8 @@ def parity(
     from xalign_models.parity.compare import compare
     from xalign_models.parity.served import Served
 
-    listed = texts_of(texts, language_codes(languages, None, all=None), limit)
+    most = limit or (None if expanded(texts).is_file() else PER_LANGUAGE)
+    listed = texts_of(texts, language_codes(languages, None, all=None), most)
     served, other = (Served(model, device, **asdict(vectors)) for model in (first, second))
     result = compare(served, other, listed, tolerance)
     if json:

@@ -1,6 +1,7 @@
 """Writes the maps of a model for services without xalign: as files for numpy, or as an ONNX graph."""
 
 import json
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
-from xalign_models.errors import LanguageError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores, to_iso639_1
 from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_directory, atomic_file
@@ -57,7 +58,7 @@ def export_numpy(maps: Maps, directory: str | Path) -> None:
     """
     arrays = {name: np.ascontiguousarray(stack.numpy()) for name, stack in maps.aligned.state_dict().items()}
     with atomic_directory(Path(directory), "map.json") as folder:
-        save_file(arrays, folder / "map.safetensors")
+        (folder / "map.safetensors").write_bytes(save(arrays))  # `save_file` makes private files
         shutil.copyfile(apply_map.__file__, folder / "apply_map.py")
         content = {**settings(maps), "files": ["apply_map.py", "map.json", "map.safetensors"]}
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
@@ -72,12 +73,19 @@ def export_onnx(maps: Maps, path: str | Path) -> None:
 
     Raises:
         AlignmentError: The maps are not affine.
+        ModelError: There is another file at the path.
         ModuleNotFoundError: The package onnx is not installed.
         OSError: The file cannot be written.
     """
-    from onnx import ModelProto, helper, numpy_helper
+    from onnx import ModelProto, helper, load, numpy_helper
     from onnx.parser import parse_graph
 
+    earlier: set[str] = set()
+    if os.path.lexists(path):
+        with suppress(Exception):  # protobuf has errors of many kinds
+            earlier = {entry.key for entry in load(path, load_external_data=False).metadata_props}
+        if "settings" not in earlier:
+            raise ModelError(f"{path} exists and is no graph that xalign wrote; choose another file.")
     aligned, found = maps.aligned, settings(maps)
     count = len(set((found["languages"] or {"": 0}).values()))
     total = max(found["prompts"].values(), default=0) + count

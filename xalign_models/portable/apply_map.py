@@ -76,7 +76,9 @@ class Map:
             return [languages[lang] if languages else 0]
         unknown = self.settings["unknown"]
         if lang != "und" and (unknown == "error" or (lang is None and unknown == "related")):
-            raise ValueError(f"no map for texts in {lang or 'an unknown language'}; there are {', '.join(languages)}.")
+            first_codes = {place: code for code, place in reversed(languages.items())}  # others are spellings of them
+            known = ", ".join(reversed(first_codes.values()))
+            raise ValueError(f"no map for texts in {lang or 'an unknown language'}; give lang, one of {known}.")
         return [] if unknown == "unaligned" else sorted({*languages.values()})
 
     def apply(self, x: Array, number: int) -> Array:

@@ -267,7 +267,8 @@ def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: Ca
             f"{best.worst_gain:+.3f}, in {best.worst}."
         )
     first = next((verdict for verdict in ordered if not verdict.error), plain)
-    reason = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
+    reason = f"that may be chance (p = {first.p_gain:.2g}, {len(ordered)} methods compared)"
+    reason = f"it is worse in {', '.join(first.losses)}" if first.losses else reason
     return (
         f"The plain backbone: no alignment raises {measure}, {plain.score:.3f}; the best, {first.candidate.label}, has "
         f"{first.score:.3f}, and {reason}."

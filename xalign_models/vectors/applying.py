@@ -256,10 +256,12 @@ def _state(file: Path) -> tuple[object, ...]:
 
 
 def _require_same(folder: Path, identity: dict[str, object]) -> None:
-    with suppress(FileError):
-        if read_json(folder / MANIFEST) == identity:
-            return
-    raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
+    try:
+        written = read_json(folder / MANIFEST)
+    except FileError:
+        raise ModelError(f"{folder} exists and is no output of `xalign apply`; choose another output.") from None
+    if written != identity:
+        raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
 
 
 def _remove_halves(folder: Path) -> None:

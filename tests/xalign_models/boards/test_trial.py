@@ -101,6 +101,14 @@ def test_a_trial_of_too_little_text_is_refused_in_one_line(
     assert why in err[-1]
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(xalign, workdir, write_text):
+    text = write_text(workdir / "text", 90, ("deu", "eng"))
+    (workdir / "report").write_text("")
+    status, out, (line,) = xalign("try", "no-model", text, "-o", "report")
+    assert (status, out) == (2, "")
+    assert "--output report/model cannot be written (Not a directory)" in line
+
+
 def test_hostile_names_do_not_reach_the_page_as_markup(xalign, workdir, write_text, tiny_model):
     text = write_text(workdir / "<img src=x>", 130, ("deu", "eng"))
     assert xalign("try", tiny_model, text, "-o", "out")[0] == 0

@@ -25,7 +25,7 @@ def table(workdir):
     return rows
 
 
-def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table):
+def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table, workdir):
     arguments = ("apply", "map", "--in", "in.parquet", "--lang-column", "lang", "-o", "out")
     status, _, err = xalign(*arguments)
     assert (status, len(err)) == (2, 1)
@@ -33,6 +33,11 @@ def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table):
     for _ in range(2):
         assert xalign(*arguments, "--unknown", "unaligned")[:2] == (0, "30 rows: out\n")
     assert pq.read_table("out").num_rows == 30
+    assert "comes from other vectors" in xalign(*arguments, "--unknown", "mean")[2][0]
+    before = (workdir / "in.parquet").read_bytes()
+    status, _, (line,) = xalign(*arguments[:-1], "in.parquet", "--unknown", "mean")
+    assert (status, (workdir / "in.parquet").read_bytes()) == (2, before)
+    assert "in.parquet exists and is no output of `xalign apply`; choose another output." in line
 
 
 @pytest.mark.parametrize(
@@ -61,6 +66,11 @@ def test_vectors_go_out_of_the_store_and_into_it(xalign, workdir, tiny_model):
         "2 vectors: v.parquet\n",
     )
     assert pq.read_table("v.parquet").column("lang").to_pylist() == ["deu-Latn"] * 2
+    status, _, (line,) = xalign("store", "export", "--model", tiny_model, "-o", "deu.txt", "--texts", "deu.txt")
+    assert (status, "deu.txt exists and is no parquet file" in line) == (2, True)
+    assert (workdir / "deu.txt").read_text() == "w1 w2\nw3\nw1 w2\n"
+    status, _, (line,) = xalign("store", "clear")
+    assert (status, "add --yes" in line) == (2, True)
     xalign("store", "clear", "--yes")
     status, out, _ = xalign("store", "import", "v.parquet", "--model", tiny_model)
     assert (status, out) == (0, "2 vectors kept, 2 of them checked\n")
@@ -77,6 +87,7 @@ def test_parity_says_same_and_different_by_its_status(xalign, workdir, tiny_mode
     assert "different: least cosine 1.000000000, nearest neighbour of 0.0% of texts changes" in out
     status, out, _ = xalign("parity", tiny_model, tiny_model, "--texts", "texts.txt", "--json")
     assert (status, json.loads(out)["same"], json.loads(out)["causes"]) == (0, True, [])
+    assert sum(row["texts"] for row in json.loads(out)["rows"]) == 30  # the whole file
     status, _, err = xalign("parity", tiny_model, "vectors:nothing.parquet", "--texts", "texts.txt")
     assert (status, len(err)) == (2, 1)
 

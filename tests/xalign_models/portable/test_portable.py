@@ -142,6 +142,10 @@ def test_a_language_that_was_not_fitted_is_treated_as_in_the_model(saved, workdi
         for maps in three:
             with pytest.raises((LanguageError, ValueError), match="no map for texts in (nl|nld-Latn)"):
                 maps.transform(raw, codes, ROLES)
+        with pytest.raises(
+            ValueError, match="^no map for texts in nl; give lang, one of deu-Latn, eng-Latn, [^_]+[.]$"
+        ):
+            three[2].transform(raw, codes, ROLES)
         return
     for maps in three:
         np.testing.assert_allclose(maps.transform(raw, codes, ROLES), encoded(model, codes), atol=1e-6)
@@ -261,9 +265,15 @@ def test_the_command_writes_both(saved, workdir, xalign):
     assert status == 0
     assert out.splitlines() == ["lir: folder", "lir: map.onnx"]
     assert {path.name for path in (workdir / "folder").iterdir()} == {"apply_map.py", "map.json", "map.safetensors"}
+    assert len({path.stat().st_mode for path in (workdir / "folder").iterdir()}) == 1
     assert xalign("export", "saved")[0] == 2
     assert xalign("export", "saved", "--numpy", ".")[0] == 2
-    assert not xalign("export", "saved", "--numpy", "folder")[0]
+    assert not xalign("export", "saved", "--numpy", "folder", "--onnx", "map.onnx")[0]
+    (workdir / "mine.onnx").write_text("mine")
+    for place in ("mine.onnx", "folder"):
+        status, _, (line,) = xalign("export", "saved", "--onnx", place)
+        assert (status, f"{place} exists and is no graph that xalign wrote" in line) == (2, True)
+    assert (workdir / "mine.onnx").read_text() == "mine"
     _, raw = saved("centered")
     length = np.median(np.linalg.norm(raw, axis=1))
     (line,) = xalign("export", "saved", "--numpy", "folder")[1].splitlines()
