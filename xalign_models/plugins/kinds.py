@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from xalign_models.analysis import OPTIONS
 from xalign_models.builtin import SOURCES as BUILTIN_SOURCES
 from xalign_models.errors import AlignmentError, DataError, ModelError, PluginError
 from xalign_models.plugins.registry import Registry, imported
@@ -206,7 +205,7 @@ class Register:
         description = description or ", ".join(part.task for part in parts)
         BENCHMARKS.register(name, Benchmark(parts, description, board), description=description)
 
-    def analysis(self, name: str, description: str, analyse: Any = None, options: Iterable[str] = OPTIONS) -> Any:
+    def analysis(self, name: str, description: str, analyse: Any = None, options: Iterable[str] | None = None) -> Any:
         """Register an analysis, which answers a question about models with tables and figures.
 
         Args:
@@ -214,13 +213,14 @@ class Register:
             description: One line.
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
-            options: Options that it reads; the command refuses the others of
-                :data:`xalign_models.analysis.OPTIONS`. ``results`` among them says that it reads results alone, so that
+            options: Options that it reads, by default all; the command refuses the others among models, rows,
+                languages and tasks. ``results`` among them says that it reads results alone, so that
                 its models are those of the results.
         """
 
         def add(analyse: Any) -> Any:
-            ANALYSES.register(name, analyse, description=description, options=tuple(options))
+            read = {} if options is None else {"options": tuple(options)}
+            ANALYSES.register(name, analyse, description=description, **read)
             return analyse
 
         return add if analyse is None else add(analyse)
