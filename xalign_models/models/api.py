@@ -337,9 +337,10 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
     else:
         fields = {"name": f"local/model-{identity[:6]}", "similarity_fn_name": ScoringFunction.COSINE}
         meta = ModelMeta.create_empty(fields)
+    longest = getattr(model, "max_seq_length", None)
     facts = {
         "embed_dim": model.get_embedding_dimension(),
-        "max_tokens": getattr(model, "max_seq_length", None),
+        "max_tokens": longest if isinstance(longest, int) else None,  # static models have infinity
         "n_parameters": sum(weight.numel() for weight in model.parameters()) or None,
     }
     unknown = {name: value for name, value in facts.items() if getattr(meta, name) is None}

@@ -15,6 +15,9 @@ import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import xalign_models
 from xalign_models import as_mteb, assets, load, plugins
@@ -568,6 +571,13 @@ def test_mtebs_metadata_of_a_model_in_memory_are_those_of_the_open_model(tiny_mo
     for model in (stock, ours):
         meta = as_mteb(model).mteb_model_meta
         assert (meta.embed_dim, meta.max_tokens, meta.n_parameters) == expected
+
+
+def test_an_open_static_model_has_no_number_of_tokens():
+    tokenizer = Tokenizer(WordLevel({"w1": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
+    meta = as_mteb(model, device="cpu").mteb_model_meta
+    assert (meta.embed_dim, meta.max_tokens) == (4, None)
 
 
 def test_the_public_names_are_seen():
