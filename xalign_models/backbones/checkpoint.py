@@ -131,9 +131,8 @@ def opened(model: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = one_line(error)
-        if isinstance(
-            error, ArithmeticError | AttributeError | LookupError | TypeError
-        ):  # no reason that a user understands
+        # these say nothing that a user understands
+        if isinstance(error, ArithmeticError | AttributeError | LookupError | TypeError):
             reason += ". Perhaps its config.json, or another of its JSON files, is damaged: get the files again."
         raise AssetError(f"{model!r} cannot be loaded: {reason}") from error
 

@@ -73,8 +73,10 @@ def export(
         ModelError: There is a file of another kind at ``output``.
         XAlignError: The model is unavailable.
     """
-    if output.is_file() and output.stat().st_size and output.read_bytes()[:4] != b"PAR1":
-        raise ModelError(f"{output} exists and is no parquet file; choose another file.")
+    if output.is_file() and output.stat().st_size:
+        with output.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise ModelError(f"{output} exists and is no parquet file; choose another file.")
     spec = _spec(model, **fields)
     raw = raw_encoder(spec.backbone, pick_device(device), store)
     (reduced,) = Recipe(spec, raw).reduced or (Reduced(),)
