@@ -132,8 +132,9 @@ class SafeResultCache(ResultCache):
         Returns:
             A function that puts a result of other text back, unless there is a new one; to be called after the run.
         """
-        path, of_other_text = self.path_of(task.metadata.name, meta), False
+        path = self.path_of(task.metadata.name, meta)
         moved: dict[Path, Path] = {}
+        of_other_text = False
 
         def put_back() -> None:
             if moved and not path.is_file():
@@ -157,14 +158,13 @@ class SafeResultCache(ResultCache):
                 if items.is_file() and not read_outcomes(items):
                     _rename(items)
                 return put_back
-            of_other_text, reason = (
-                True,
-                f"is of data revision {revision}, and the data here are {task.metadata.revision}",
-            )
+            of_other_text = True
+            reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
         files = outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path
         asides = {file: _rename(file) for file in files if file.is_file()}
         logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, asides[path].name)
-        moved.update(asides if of_other_text else {})
+        if of_other_text:
+            moved |= asides
         return put_back
 
 
