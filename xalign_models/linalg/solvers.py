@@ -96,11 +96,11 @@ def affine_lsq(x: AnyFloats, y: AnyFloats, ridge: float = 0.0) -> tuple[Float64,
 
     Args:
         x: Embeddings (n, d).
-        y: Row-aligned target (n, d).
+        y: Row-aligned target (n, m).
         ridge: lambda in units of the mean variance, lambda = ridge * tr(Xc^T Xc) / d: scale-free.
 
     Returns:
-        W (d, d) and b (d,).
+        W (d, m) and b (m,).
 
     Raises:
         AlignmentError: Fewer than d + 1 rows without ridge.
@@ -125,9 +125,8 @@ def affine_lsq(x: AnyFloats, y: AnyFloats, ridge: float = 0.0) -> tuple[Float64,
             raise LinAlgError
         weight = cho_solve(factor, xc.T @ yc, check_finite=False)
     except LinAlgError:
-        padding = np.zeros((d, d))
-        rows, target = np.concatenate([xc, np.sqrt(penalty) * np.eye(d)]), np.concatenate([yc, padding])
-        weight = np.linalg.lstsq(rows, target)[0]
+        rows = np.concatenate([xc, np.sqrt(penalty) * np.eye(d)])
+        weight = np.linalg.lstsq(rows, np.concatenate([yc, np.zeros((d, yc.shape[1]))]))[0]
     return weight, y_mean - x_mean @ weight
 
 

@@ -125,6 +125,7 @@ def test_affine_falls_back_to_an_orthogonal_solver_when_the_normal_equations_wou
     x = rows(40, 6) * np.array([1, 1, 1, 1, 1, 1e-7])  # condition number 1e7, squared 1e14
     weight = rows(6, 6, seed=1)
     np.testing.assert_allclose(affine_lsq(x, x @ weight)[0], weight, rtol=1e-6)
+    np.testing.assert_allclose(affine_lsq(x, x @ weight[:, :4])[0], weight[:, :4], rtol=1e-6)
     x[:, 5] = x[:, 4]  # singular: the minimum-norm solution
     found, shift = affine_lsq(x, x @ weight)
     np.testing.assert_allclose(x @ found + shift, x @ weight, atol=1e-10)
