@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
@@ -133,16 +134,20 @@ def update(
     """Rebuild the table of published and predicted scores, and list what changed for some languages."""
     from xalign_models.atlas.choose import understood
     from xalign_models.atlas.scores import scores_of
-    from xalign_models.atlas.table import save
+    from xalign_models.atlas.table import load_atlas, save
     from xalign_models.atlas.update import changes, current, place, refresh
 
+    if output and os.path.lexists(output):
+        try:
+            load_atlas(output)
+        except ResultsError:
+            raise ResultsError(f"--output {output} exists and is no atlas table; name a new file.") from None
     before = current()
     after, problems = refresh(path, before)
+    codes = [understood(word, scores_of(after).languages) for word in split_list(languages)]
     target = output or place()
-    target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as temporary:
         save(after, temporary)
-    codes = [understood(word, scores_of(after).languages) for word in split_list(languages)]
     report = {code: list(changes(before, after, code)) for code in codes}
     if json:
         print_json({"source": after.source, "changes": report, "left_out": problems})

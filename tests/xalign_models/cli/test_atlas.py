@@ -42,6 +42,33 @@ def test_a_wrong_path_is_one_error(xalign, tmp_path):
     assert "nowhere" in line
 
 
+@pytest.fixture
+def ten(clone):
+    """A copy of public results with as many models as a column of the table needs."""
+    source = clone / "results" / "org__a" / "r1" / "Tatoeba.json"
+    for number in range(10):
+        path = clone / "results" / f"org__m{number}" / "r1" / "Tatoeba.json"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(source.read_bytes())
+    return clone
+
+
+def test_an_update_replaces_a_table_and_no_other_file(xalign, ten, tmp_path):
+    notes, table = tmp_path / "notes.txt", tmp_path / "table.npz"
+    notes.write_text("a year of notes")
+    status, out, (line,) = xalign("atlas", "update", ten, "-o", notes)
+    assert (status, out, notes.read_text()) == (2, "", "a year of notes")
+    assert line.endswith(f"--output {notes} exists and is no atlas table; name a new file.")
+    assert all(xalign("atlas", "update", ten, "-o", table)[0] == 0 for _ in range(2))
+
+
+def test_an_update_with_a_wrong_language_writes_nothing(xalign, ten, tmp_path):
+    status, out, (line,) = xalign("atlas", "update", ten, "-o", tmp_path / "table.npz", "-l", "Klingonese")
+    assert (status, out) == (2, "")
+    assert "Klingonese" in line
+    assert not (tmp_path / "table.npz").exists()
+
+
 def test_choose_prints_what_a_team_lead_decides_by(xalign):
     wish = ("--languages", "German,nb", "--task", "Bitext", "--max-params", "600M", "--license", "MIT", "--top", "3")
     status, out, err = xalign("choose", *wish)
