@@ -202,9 +202,14 @@ def read_metadata(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def task_kinds(tasks: Iterable[str]) -> dict[str, str]:
-    """The kind of each task, from mteb's registry; tasks of other types are left out."""
+def task_kinds(tasks: Iterable[str], problems: list[str]) -> dict[str, str]:
+    """The kind of each task, from mteb's registry; other types are left out, unknown tasks named in ``problems``."""
     import mteb
 
-    types = {task: mteb.get_task(task).metadata.type for task in tasks}
+    types = {}
+    for task in sorted(tasks):
+        try:
+            types[task] = mteb.get_task(task).metadata.type
+        except KeyError:
+            problems.append(f"{task}: left out, the installed mteb does not know this task")
     return {task: _KINDS[kind] for task, kind in types.items() if kind in _KINDS}

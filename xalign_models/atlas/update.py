@@ -43,8 +43,9 @@ def refresh(path: Path, before: Atlas) -> tuple[Atlas, list[str]]:
     metadata = read_metadata(beside) if path.suffix == ".parquet" and beside.exists() else _registered(names)
     kinds = {column.task: column.kind for column in before.columns}
     unknown = {result.task for result in imported.results} - kinds.keys() - EXCLUDED.keys()
-    atlas = derive(imported, metadata, kinds | task_kinds(unknown), provenance(path))
-    return with_table(atlas, estimate(atlas)), list(imported.problems)
+    problems = list(imported.problems)
+    atlas = derive(imported, metadata, kinds | task_kinds(unknown, problems), provenance(path))
+    return with_table(atlas, estimate(atlas)), problems
 
 
 def _registered(names: set[str]) -> list[dict[str, Any]]:

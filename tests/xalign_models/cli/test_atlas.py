@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from xalign_models.atlas.table import load_atlas
+
 
 @pytest.fixture
 def clone(tmp_path):
@@ -67,6 +69,16 @@ def test_an_update_with_a_wrong_language_writes_nothing(xalign, ten, tmp_path):
     assert (status, out) == (2, "")
     assert "Klingonese" in line
     assert not (tmp_path / "table.npz").exists()
+
+
+def test_an_update_leaves_out_tasks_that_mteb_does_not_know(xalign, ten, tmp_path):
+    for number in range(10):
+        folder = ten / "results" / f"org__m{number}" / "r1"
+        (folder / "TaskOf2099.json").write_bytes((folder / "Tatoeba.json").read_bytes())
+    status, out, _ = xalign("atlas", "update", ten, "-o", tmp_path / "table.npz", "--json")
+    assert status == 0
+    assert "TaskOf2099: left out, the installed mteb does not know this task" in json.loads(out)["left_out"]
+    assert {column.task for column in load_atlas(tmp_path / "table.npz").columns} == {"Tatoeba"}
 
 
 def test_choose_prints_what_a_team_lead_decides_by(xalign):
