@@ -142,7 +142,11 @@ def update(
             load_atlas(output)
         except ResultsError:
             raise ResultsError(f"--output {output} exists and is no atlas table; name a new file.") from None
-    before = current()
+    try:
+        before = current()
+    except ResultsError:
+        tell(f"{place()} is damaged; the packaged table takes its place.")
+        before = load_atlas()
     after, problems = refresh(path, before)
     codes = [understood(word, scores_of(after).languages) for word in split_list(languages)]
     target = output or place()

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from xalign_models.atlas.table import load_atlas
+from xalign_models.atlas.update import place
 
 
 @pytest.fixture
@@ -79,6 +80,14 @@ def test_an_update_leaves_out_tasks_that_mteb_does_not_know(xalign, ten, tmp_pat
     assert status == 0
     assert "TaskOf2099: left out, the installed mteb does not know this task" in json.loads(out)["left_out"]
     assert {column.task for column in load_atlas(tmp_path / "table.npz").columns} == {"Tatoeba"}
+
+
+def test_an_update_replaces_a_damaged_table_of_the_cache(xalign, ten):
+    place().parent.mkdir(parents=True)
+    place().write_text("cut off")
+    status, _, (line,) = xalign("atlas", "update", ten)
+    assert (status, str(place()) in line, "packaged" in line) == (0, True, True)
+    assert {column.task for column in load_atlas(place()).columns} == {"Tatoeba"}
 
 
 def test_choose_prints_what_a_team_lead_decides_by(xalign):
