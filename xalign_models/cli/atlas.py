@@ -158,8 +158,7 @@ def update(
         return
     for code, lines in report.items():
         say(f"{code}: {len(lines)} changes")
-        for line in lines:
-            print_rows([line])
+        print_rows(lines)
     say(f"wrote {target}: {len(after.models)} models, {len(problems)} results left out or cut")
 
 

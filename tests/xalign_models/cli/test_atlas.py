@@ -90,6 +90,12 @@ def test_an_update_replaces_a_damaged_table_of_the_cache(xalign, ten):
     assert {column.task for column in load_atlas(place()).columns} == {"Tatoeba"}
 
 
+def test_an_update_lists_changes_under_one_header(xalign, ten, tmp_path):
+    out = xalign("atlas", "update", ten, "-o", tmp_path / "table.npz", "-l", "German")[1].splitlines()
+    assert int(out[0].removeprefix("deu-Latn: ").removesuffix(" changes")) == len(out) - 3 > 10
+    assert [line.split("\t")[0] for line in out].count("kind") == 1
+
+
 def test_choose_prints_what_a_team_lead_decides_by(xalign):
     wish = ("--languages", "German,nb", "--task", "Bitext", "--max-params", "600M", "--license", "MIT", "--top", "3")
     status, out, err = xalign("choose", *wish)
