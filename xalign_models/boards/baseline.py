@@ -36,10 +36,11 @@ _TOLERANCES = TypeAdapter(dict[str, Points])
 
 
 class BaselineEntry(BaseModel):
-    """A result: the revision of its text, and its main score in percent by subset."""
+    """A result: revision and splits of its text (files of earlier versions lack the splits), and scores in percent."""
 
     model_config = ConfigDict(extra="forbid")
     dataset_revision: str | None
+    split: str = ""
     scores: dict[str, Percent] = Field(min_length=1)
 
 
@@ -81,7 +82,7 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
             baseline=None,
             date=datetime.now(UTC),
             folder=path.parent / "baseline",
-            frame=Frame(("",) * len(entry.scores), tuple(entry.scores), ((),) * len(entry.scores)),
+            frame=Frame((entry.split,) * len(entry.scores), tuple(entry.scores), ((),) * len(entry.scores)),
             columns={MAIN: np.array([percent / 100 for percent in entry.scores.values()])},
         )
         for model, tasks in baseline.scores.items()
@@ -170,7 +171,9 @@ def make_baseline(
         broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
             percent = {subset: round(100 * max(-1, min(value, 1)), 4) for subset, value in sorted(values.items())}
-            scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
+            revision, split = table.text
+            entry = BaselineEntry(dataset_revision=revision, split=split, scores=percent)
+            scores.setdefault(model, {})[task] = entry
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
         remedy = "score them again with `xalign run`, or remove a revision"
@@ -192,4 +195,4 @@ def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float
     names = sorted({task for tasks in scores.values() for task in tasks})
     choose(names, tolerance.keys() - {DEFAULT, LANGUAGES}, "the tolerance's task")
     merged = Baseline(tolerance={**baseline.tolerance, **old.tolerance, **tolerance}, scores=scores)
-    atomic_write_text(path, json.dumps(merged.model_dump(), indent=0, ensure_ascii=False) + "\n")
+    atomic_write_text(path, json.dumps(merged.model_dump(exclude_defaults=True), indent=0, ensure_ascii=False) + "\n")

@@ -28,7 +28,8 @@ def results(put, tmp_path):
 
 def test_it_has_each_subset_in_percent(results, tmp_path) -> None:
     baseline = make_baseline(results)
-    assert baseline.scores[A]["S"].model_dump() == {"dataset_revision": "d1", "scores": {"de": 12.3457, "en": 50.0}}
+    expected = {"dataset_revision": "d1", "split": "test", "scores": {"de": 12.3457, "en": 50.0}}
+    assert baseline.scores[A]["S"].model_dump() == expected
     assert make_baseline(results, models=["lsar__tiny"], tasks=["S"]).scores.keys() == {B}
     with pytest.raises(ResultsError, match="nope"):
         make_baseline(results, tasks=["nope"])

@@ -270,15 +270,28 @@ def test_other_text_cannot_be_compared_but_impossible_scores_are_seen(results, p
 
 @pytest.mark.parametrize("baseline", [False, True])
 def test_other_splits_cannot_be_compared(results, put, keep, tmp_path, baseline: bool) -> None:
-    """A baseline does not name its splits."""
-    run = keep()
-    put(A, "S", {"en": 0.5, "de": 0.5}, split="validation")
-    if not baseline:
-        assert reasons(run(), "cannot tell") == {"mean": "other text: split test before, validation now"}
-        assert run().exit_code == 3
-    else:
-        write_baseline(tmp_path / "b.json", make_baseline(read_results(tmp_path)), {})
-        assert compare(read_results(tmp_path), read_before(tmp_path / "b.json")).exit_code == 0
+    path = tmp_path / "b.json" if baseline else tmp_path / "old"
+    write_baseline(tmp_path / "b.json", make_baseline(results), {})
+    keep()
+    assert compare(read_results(tmp_path), read_before(path)).exit_code == 0
+    put(A, "S", {"en": 0.5, "de": 0.7}, split="validation")
+    report = compare(read_results(tmp_path), read_before(path))
+    assert reasons(report, "cannot tell") == {"mean": "other text: split test before, validation now"}
+    assert report.exit_code == 3
+
+
+def test_a_baseline_without_splits_is_compared_with_any(results, put, tmp_path) -> None:
+    """As earlier versions wrote it."""
+    write_baseline(tmp_path / "b.json", make_baseline(results), {})
+    put(A, "S", {"en": 0.5, "de": 0.7}, split="validation")
+    content = json.loads((tmp_path / "b.json").read_text())
+    for model, task in results.tables:
+        del content["scores"][model][task]["split"]
+    (tmp_path / "b.json").write_text(json.dumps(content))
+    assert compare(read_results(tmp_path), read_before(tmp_path / "b.json")).exit_code == 0
+    write_baseline(tmp_path / "b.json", make_baseline(read_results(tmp_path), models=[B]), {})
+    written = json.loads((tmp_path / "b.json").read_text())["scores"]
+    assert ("split" in written[A]["S"], written[B]["S"]["split"]) == (False, "test")
 
 
 def test_a_wider_run_is_compared_like_for_like(results, put, keep) -> None:
