@@ -66,11 +66,11 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
     ``tolerances`` (``POINTS`` or ``TASK=POINTS``) override those of the file.
 
     Raises:
-        ResultsError: The path does not exist, or results or a tolerance are malformed.
+        ResultsError: The path does not exist, results or a tolerance are malformed, or that of languages has no effect.
     """
     overrides = parse_tolerances(tolerances)
     if path.is_dir():
-        return Before(read_results(path), {DEFAULT: TOLERANCE, **overrides})
+        return Before(read_results(path), _merged({}, overrides))
     baseline = read_baseline(path)
     tables = {
         (model, task): TaskScores(
@@ -88,7 +88,7 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
         for model, tasks in baseline.scores.items()
         for task, entry in tasks.items()
     }
-    return Before(Results(path, tables, {}), {DEFAULT: TOLERANCE, **baseline.tolerance, **overrides})
+    return Before(Results(path, tables, {}), _merged(baseline.tolerance, overrides))
 
 
 def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
@@ -102,6 +102,17 @@ def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
         raise ResultsError(f"--tolerance gives {escape(twice[0])} twice. Give it once, with a point in decimals: 0.5.")
     numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
     return _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
+
+
+def _merged(kept: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:
+    """Tolerances of a file and of the command, which count more; ``languages`` below all others would do nothing."""
+    merged = {DEFAULT: TOLERANCE, **kept, **given}
+    if LANGUAGES in given and min(merged, key=merged.__getitem__) == LANGUAGES:
+        raise ResultsError(
+            f"--tolerance languages={given[LANGUAGES]:g} has no effect below the default of {merged[DEFAULT]:g}. "
+            "Give languages more points, or lower the default."
+        )
+    return merged
 
 
 def _number(text: str) -> float | str:
@@ -185,7 +196,8 @@ def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float
     """Write a baseline; an existing file keeps its other scores and all tolerances that are not given.
 
     Raises:
-        ResultsError: The existing file is not a baseline, or a tolerance names no task of either.
+        ResultsError: The existing file is not a baseline, a tolerance names no task of either, or that of languages has
+            no effect.
     """
     old = read_baseline(path) if path.exists() else Baseline(tolerance={}, scores={})
     scores = {
@@ -194,5 +206,5 @@ def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float
     }
     names = sorted({task for tasks in scores.values() for task in tasks})
     choose(names, tolerance.keys() - {DEFAULT, LANGUAGES}, "the tolerance's task")
-    merged = Baseline(tolerance={**baseline.tolerance, **old.tolerance, **tolerance}, scores=scores)
+    merged = Baseline(tolerance=_merged({**baseline.tolerance, **old.tolerance}, tolerance), scores=scores)
     atomic_write_text(path, json.dumps(merged.model_dump(exclude_defaults=True), indent=0, ensure_ascii=False) + "\n")

@@ -77,6 +77,19 @@ def test_a_tolerance_given_twice_is_refused(twice) -> None:
         parse_tolerances(twice)
 
 
+@pytest.mark.parametrize("given", [["languages=0.5"], ["2", "languages=1"], ["0.2", "T=0.3", "languages=0.1"]])
+def test_a_tolerance_of_languages_that_has_no_effect_is_refused(results, tmp_path, given) -> None:
+    path = tmp_path / "baseline.json"
+    write_baseline(path, make_baseline(results), {"default": 1, "languages": 1.5})
+    for place in (path, tmp_path):
+        with pytest.raises(ResultsError, match=r"^--tolerance languages=\S+ has no effect below the default of \d"):
+            read_before(place, given)
+    with pytest.raises(ResultsError, match="has no effect"):
+        write_baseline(path, make_baseline(results), parse_tolerances([text for text in given if "T" not in text]))
+    assert read_before(path, ["2"]).tolerance["languages"] == 1.5  # the file's, which the command need not repeat
+    assert read_before(path, ["T=0.5", "languages=0.8"]).tolerance["languages"] == 0.8
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [
