@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -129,7 +130,7 @@ def read_baseline(path: Path) -> Baseline:
         ResultsError: The file is missing or no baseline; the message names the first wrong field.
     """
     try:
-        content = read_bytes(path, MOST_JSON)
+        content = read_bytes(path, MOST_JSON).removeprefix(codecs.BOM_UTF8)
     except FileError as error:
         if path.exists():
             raise ResultsError(f"The baseline: {error}") from None

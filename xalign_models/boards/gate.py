@@ -135,6 +135,8 @@ def _unknown(key: tuple[str, str], sides: tuple[Results, Results]) -> str | None
         return "missing: no new result"
     if old and new and old.dataset_revision != new.dataset_revision:
         return f"other text: revision {old.dataset_revision} before, {new.dataset_revision} now"
+    if old and new and old.frame.subsets and not new.frame.subsets:
+        return "missing: the new result has no scores"
     if old and new and old.frame.split and old.frame.split != new.frame.split:  # an old baseline has none
         return f"other text: split {old.frame.split} before, {new.frame.split} now"
     return None

@@ -99,7 +99,7 @@ def _write_junit(path: Path, text: str) -> None:
     from xalign_models.files import read_bytes
 
     ours = rb"\s*(<\?xml[^>]*>\s*)?(<testsuite|\Z)"
-    if os.path.lexists(path) and not re.match(ours, read_bytes(path)):
+    if os.path.lexists(path) and not (path.is_file() and re.match(ours, read_bytes(path))):
         raise ResultsError(f"--junit {path} exists and is no JUnit XML; name a new file.")
     atomic_write_text(path, text)
 

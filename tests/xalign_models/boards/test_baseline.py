@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 
 import pytest
@@ -88,6 +89,14 @@ def test_a_tolerance_of_languages_that_has_no_effect_is_refused(results, tmp_pat
         write_baseline(path, make_baseline(results), parse_tolerances([text for text in given if "T" not in text]))
     assert read_before(path, ["2"]).tolerance["languages"] == 1.5  # the file's, which the command need not repeat
     assert read_before(path, ["T=0.5", "languages=0.8"]).tolerance["languages"] == 0.8
+
+
+def test_a_baseline_saved_with_a_byte_order_mark_is_read(results, tmp_path) -> None:
+    path = tmp_path / "baseline.json"
+    write_baseline(path, make_baseline(results), {})
+    before = read_baseline(path)
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert read_baseline(path) == before
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,14 @@ def test_what_is_missing_cannot_be_told(results, put, keep, tmp_path) -> None:
     assert printed(report).splitlines()[-1].startswith("Gate CANNOT TELL (cannot tell: 2, pass: ")
 
 
+def test_a_result_without_scores_is_missing(results, put, keep) -> None:
+    run = keep()
+    path = put(A, "S", {}) / "S.json"
+    for scores in ({}, {"test": []}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "scores": scores}))
+        assert reasons(run(), "cannot tell") == {"mean": "missing: the new result has no scores"}
+
+
 @pytest.mark.parametrize("side", ["old", "results"])
 def test_a_damaged_file_cannot_be_told(results, keep, tmp_path, side: str) -> None:
     run = keep()

@@ -84,8 +84,9 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("--throughput", "a", "b"), ("leave out --against",)),
         (("--junit", "README.md/gate.xml"), ("README.md",)),
         (("--junit", "README.md"), ("README.md exists and is no JUnit XML", "name a new file")),
+        (("--junit", "results"), ("results exists and is no JUnit XML", "name a new file")),
+        (("--junit", "/dev/null"), ("/dev/null exists and is no JUnit XML",)),
         (("--tolerance", "1,languages=0.5"), ("languages=0.5 has no effect below the default of 1",)),
-        (("--junit", "results"), ("results cannot be read: it is not a file",)),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(xalign, old, workdir, arguments, parts) -> None:
