@@ -292,7 +292,7 @@ def _made(spec: ModelSpec) -> str:
 
 
 def _commands(paper: Paper) -> Iterator[list[str]]:
-    """A fit for each model that is not registered, and the scoring of all in the languages of the table."""
+    """A fit for each model that is not registered, and the scoring of all, once for tasks of the same languages."""
     from xalign_models.models.catalogue import specs
     from xalign_models.models.names import label_of
 
@@ -315,10 +315,14 @@ def _commands(paper: Paper) -> Iterator[list[str]]:
                 *(("--languages", ",".join(fit.languages)) if fit.languages else ()),
                 *("--output", scored[-1]),
             ]
-    tasks = dict.fromkeys(task for _, task in paper.tables)
-    spoken = sorted({code for table in paper.tables.values() for _, _, codes, _ in table.rows() for code in codes})
-    languages = ("--languages", ",".join(spoken)) if spoken else ()
-    yield ["xalign", "run", "--models", ",".join(scored), "--tasks", ",".join(tasks), *languages]
+    tasks: dict[tuple[str, ...], list[str]] = {}
+    for (model, task), table in paper.tables.items():
+        if model == paper.new:
+            spoken = tuple(sorted({code for _, _, codes, _ in table.rows() for code in codes}))
+            tasks.setdefault(spoken, []).append(task)
+    for spoken, names in tasks.items():
+        languages = ("--languages", ",".join(spoken)) if spoken else ()
+        yield ["xalign", "run", "--models", ",".join(scored), "--tasks", ",".join(names), *languages]
 
 
 def _provenance(paper: Paper) -> list[dict[str, Any]]:

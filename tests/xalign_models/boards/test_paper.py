@@ -205,6 +205,21 @@ def test_the_commands_fit_what_is_not_registered_and_score_all(folder):
     assert again == "xalign paper"
 
 
+def test_the_commands_score_each_task_in_its_own_languages(results, put, tmp_path):
+    """A task may have subsets in the others' languages, which its scores are not over."""
+    pytest.importorskip("matplotlib")
+    for model in results.names:
+        put(model, "Other", {PAIRS[2]: 0.5})
+        put(model, "Again", {PAIRS[2]: 0.5})
+    base, lsar, new = results.names
+    write_paper(compare(read_results(tmp_path), new, [base, lsar]), tmp_path / "paper", {}, ["xalign"])
+    lines = (tmp_path / "paper" / "reproduce.sh").read_text("utf-8").splitlines()
+    runs = sorted(line.partition("--tasks ")[2] for line in lines if line.startswith("xalign run"))
+    assert runs == [
+        "Again,Other --languages eng-Latn,ita-Latn", "Mining --languages deu-Latn,eng-Latn,fra-Latn"
+    ]  # fmt: skip
+
+
 def test_the_commands_name_the_plug_ins(results, tmp_path, monkeypatch):
     monkeypatch.setattr("xalign_models.boards.paper.sources", lambda: ("my method.py",))
     pytest.importorskip("matplotlib")
