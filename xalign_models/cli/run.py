@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,7 +80,7 @@ def run(
     set_data(data)
     spending.set()
     from xalign_models.models.mteb import check_task, tasks_of
-    from xalign_models.models.names import locate, trust_in
+    from xalign_models.models.names import trust_in
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)
@@ -92,8 +93,7 @@ def run(
         raise ModelError("--budget and --timeout limit a single process; neither can be combined with --engine ray.")
     for name in names:  # before the seconds that mteb takes to import
         check_task(name)
-    for model in chosen_models:
-        locate(model, **fields)
+    _require_apart(chosen_models, fields)
     if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS[benchmark].whole):
         names += [part.task for part in BENCHMARKS[benchmark].parts]
     elif benchmark:
@@ -125,6 +125,18 @@ def run(
         show(make({row["model"] for row in scored}, {row["task"] for row in scored}, Path(output), benchmark))
     if len(scored) < len(outcomes):
         raise typer.Exit(1 if scored else 2)
+
+
+def _require_apart(models: Sequence[str], fields: Mapping[str, Any]) -> None:
+    """Refuse a model that does not exist, and two of one name, which would be one row of the board."""
+    from xalign_models.models.names import locate
+
+    known: dict[str, tuple[str, Any]] = {}
+    for model in models:
+        located = locate(model, **fields)
+        first, spec = known.setdefault(located.name, (model, located.spec))
+        if spec != located.spec:
+            raise ModelError(f"{first} and {model} have one name in results, {located.name}. Rename one of them.")
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

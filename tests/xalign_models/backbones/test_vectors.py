@@ -92,3 +92,15 @@ def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
 def test_nothing_behind_the_colon_is_no_folder(workdir):
     with pytest.raises(ModelError, match="^vectors: names no file; write vectors:FILE, a parquet"):
         load("vectors:")
+
+
+def test_two_files_of_one_name_are_not_scored_in_one_run(planted_file, workdir, xalign):
+    """They would be one row of the board."""
+    file, corpus, _ = planted_file
+    (workdir / "other").mkdir()
+    (workdir / "other" / "planted.npz").write_bytes(file.read_bytes())
+    arguments = ("--tasks", "OwnParallel", "--data", f"own={corpus}")
+    status, _, (line,) = xalign("run", "-m", f"vectors:{file},vectors:other/planted.npz", *arguments)
+    assert status == 2
+    assert f"vectors:{file} and vectors:other/planted.npz have one name" in line
+    assert xalign("run", "-m", f"vectors:{file},vectors:planted.npz", *arguments)[0] == 0
