@@ -213,17 +213,17 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     small = require_regular(path).stat().st_size < _CHUNK  # such files are read at once: members need many reads
     try:
         with zipfile.ZipFile(io.BytesIO(path.read_bytes()) if small else path) as archive:
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > most:
+            named = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            if sum(member.file_size for member in named.values()) > most:
                 raise FileError(f"{path} is larger than {most} bytes.")
-            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+            return {name: _array(archive, member, f"{path}: {name}") for name, member in named.items()}
     except FileError:
         raise
     except Exception as error:  # a damaged archive raises errors of many kinds
         raise FileError(f"{path} is damaged ({one_line(error)[:200]}).") from None
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> npt.NDArray[Any]:
     """An array of an NPZ file, whose header may not ask for more memory than the member has bytes."""
     small = member.file_size < _CHUNK  # read at once, as below
     with io.BytesIO(archive.read(member)) if small else archive.open(member) as file:
@@ -233,10 +233,12 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
         head += file.read(min(size, _LONGEST) - len(head))
         shape, by_columns, dtype = _npy_header(head)
         most, length = member.file_size, member.file_size - len(head)
-        if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
-            raise ValueError(f"the length of {member.filename} contradicts its shape")
         if dtype.hasobject:
-            raise ValueError(f"{member.filename} holds objects")
+            raise FileError(f"{name} holds Python objects (pickle). Save texts with dtype=str, numbers with float32.")
+        if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
+            if not length and 0 in shape:
+                raise FileError(f"{name} has no numbers; its shape is {shape}.")
+            raise ValueError(f"the length of {member.filename} contradicts its shape")
         array: npt.NDArray[Any] = np.empty(shape[::-1] if by_columns else shape, dtype)
         flat = array.reshape(-1).view(np.uint8)
         for start in range(0, length, _CHUNK):

@@ -107,7 +107,9 @@ def read_batches(path: Path) -> Iterator[VectorRows]:
 
 
 def _check(rows: VectorRows, source: str, dim: int, first: int) -> None:
-    if rows.matrix.shape[1] != dim or not dim:
+    if not dim:
+        raise FileError(f"{source}: the vectors have no numbers.")
+    if rows.matrix.shape[1] != dim:
         raise FileError(f"{source}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
     if len(rows.names) != len(rows.matrix):
         raise FileError(f"{source}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
