@@ -163,7 +163,8 @@ def require_finite(matrix: AnyFloats, source: str, first: int = 0) -> None:
         FileError: There are such rows.
     """
     flat = matrix.reshape(-1)
-    if matrix.dtype != np.float16 and np.isfinite(np.dot(flat, flat)):  # finite if all numbers are; no temporary
-        return
+    with np.errstate(over="ignore"):
+        if matrix.dtype != np.float16 and np.isfinite(np.dot(flat, flat)):  # finite if all numbers are; no temporary
+            return
     if (bad := np.flatnonzero(~np.isfinite(matrix).all(axis=1))).size:
         raise FileError(f"{source}: row {first + int(bad[0])} is not finite; remove or encode it again.")

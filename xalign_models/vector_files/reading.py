@@ -28,6 +28,8 @@ BY = ("text", "id")
 """Columns that identify vectors, in order of preference."""
 MOST = 8 << 30
 """Maximum bytes of vectors of a file in memory."""
+SHORTEST, LONGEST = 1e-12, 1e18
+"""Lengths of vectors whose squares float32 keeps."""
 _KEY = re.compile(r"[0-9a-f]{32}")
 _FLOATS = {"F16", "F32", "F64"}
 
@@ -116,6 +118,14 @@ def _check(rows: VectorRows, source: str, dim: int, first: int) -> None:
     require_finite(rows.matrix, source, first)
     if (zero := np.flatnonzero(~rows.matrix.any(axis=1))).size:
         raise FileError(f"{source}: row {first + int(zero[0])} is zero ({zero.size} rows); remove or encode it again.")
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows.matrix, rows.matrix, dtype=np.float64))
+    if (bad := np.flatnonzero((lengths < SHORTEST) | (lengths > LONGEST))).size:
+        length = lengths[bad[0]]
+        raise FileError(
+            f"{source}: row {first + int(bad[0])} has the length {length:.3g}, which is too "
+            f"{'small' if length < SHORTEST else 'large'} for float32. Scale all vectors alike."
+        )
 
 
 def _parquet(path: Path) -> Iterator[VectorRows]:

@@ -75,6 +75,29 @@ def test_vectors_that_cannot_be_used_are_refused(tmp_path, write_vectors, name, 
     assert name in str(caught.value)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["v.parquet", "v.npz", "v.safetensors"])
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [
+        (1e39, np.float64),
+        (1e200, np.float64),
+        (-1e30, np.float32),
+        (np.eye(8)[3] * 2e18, np.float32),
+        (1e-25, np.float32),
+        (1e-60, np.float64),
+        (1e-300, np.float64),
+    ],
+)
+def test_vectors_whose_length_float32_cannot_keep_are_refused(tmp_path, write_vectors, name, row, dtype):
+    with pytest.raises(FileError, match=r"row 2 has the length \S+, which is too (large|small) for float32"):
+        read_vectors(write_vectors(tmp_path / name, TEXTS, changed(2, row).astype(dtype)))
+    for scale in (1e-11, 1e17):
+        assert len(read_vectors(write_vectors(tmp_path / name, TEXTS, (scale * MATRIX).astype(dtype))).matrix) == 4
+    smallest = changed(2, 6e-8).astype(np.float16)
+    np.testing.assert_array_equal(read_vectors(write_vectors(tmp_path / name, TEXTS, smallest)).matrix, smallest)
+
+
 def test_equal_texts_with_equal_vectors_are_no_fault(tmp_path, write_vectors):
     found = read_vectors(write_vectors(tmp_path / "v.parquet", ["a", "b", "a"], MATRIX[[0, 1, 0]]))
     np.testing.assert_array_equal(found.matrix[found.row["a"]], MATRIX[0])
