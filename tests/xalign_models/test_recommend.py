@@ -12,6 +12,7 @@ from xalign_models import alignments, corpora
 from xalign_models.alignments import make
 from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api
+from xalign_models.models.building import build
 from xalign_models.ranking.ranks import gold_ranks, normalise
 from xalign_models.recommend import judging, proxies
 from xalign_models.recommend.candidates import FOLDS, PLAIN, Candidate, folds, sentence_keys
@@ -471,3 +472,24 @@ def test_an_explicit_method_has_the_card_of_its_own_candidate(workdir, tiny_mode
     found = api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", tried=[Candidate("lsar")], limit=None)
     assert card == [row.cells() for row in found.verdicts[1].card]
     assert "| use | score |" in (workdir / "saved" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["parallel", "monolingual"])
+def test_a_labelled_task_judges_maps_onto_the_pivot(workdir, tiny_model, write_text, monkeypatch, kind):
+    """Every candidate that is judged on a task has the pivot of the recommendation; the text has no English."""
+    text, load, made = write_text(workdir / "fit", 60, ("deu", "fra")), corpora.load, []
+    monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind=kind))
+    monkeypatch.setattr(api, "is_task", lambda name: True)
+    monkeypatch.setattr(api, "load_encoder", lambda spec, **_: made.append(build(spec, device="cpu").xalign_spec))
+    tried = [Candidate("shift")] + [Candidate("procrustes"), Candidate("centered+affine")] * (kind == "parallel")
+
+    def judge(name, languages, encoder):
+        for candidate in tried:
+            encoder(candidate)
+        raise StopIteration
+
+    monkeypatch.setattr(api, "labelled", judge)
+    with pytest.raises(StopIteration):
+        names = {"backbone": str(tiny_model), "corpus": f"own:{text}", "judge": "Task"}
+        api.recommend(**names, pivot="deu", device="cpu")
+    assert [dict(spec.alignment.params)["pivot"] for spec in made] == ["deu-Latn"] * len(tried)

@@ -177,7 +177,7 @@ def recommend(
     def encoder(candidate: Candidate) -> XAlignEncoder:
         wanted = ModelSpec(spec.backbone)
         if candidate.method:
-            wanted = aligned_spec(candidate.method, languages=spoken, **text, **dict(candidate.params))
+            wanted = aligned_spec(candidate.method, languages=spoken, **text, **candidate.onto(pivot))
         return load_encoder(wanted, device=device, store=open_store())
 
     if not paired:

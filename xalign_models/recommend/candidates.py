@@ -36,6 +36,11 @@ class Candidate:
         """``procrustes shrink=1.0``."""
         return " ".join([self.method or "plain", *(f"{name}={value}" for name, value in self.params)])
 
+    def onto(self, pivot: str | None) -> dict[str, Any]:
+        """The parameters, with the pivot if the method has one."""
+        params = dict(self.params)
+        return params | ({"pivot": pivot} if hasattr(alignments.make(self.method, **params), "pivot") else {})
+
 
 PLAIN = Candidate()
 CENTRED = Candidate("centered")
@@ -113,9 +118,7 @@ def fitted(candidate: Candidate, roles: Roles, pivot: str | None) -> Sequence[Al
     """The maps of each role; a joint method is fitted on the groups of all roles."""
     if not candidate.method:
         return [None] * len(roles)
-    kind, params = alignments.find_method(candidate.method), dict(candidate.params)
-    if hasattr(alignments.make(candidate.method, **params), "pivot"):
-        params["pivot"] = pivot
+    kind, params = alignments.find_method(candidate.method), candidate.onto(pivot)
     texts: list[Mapping[str, Any]] = [data if kind.parallel else unpaired(data, pivot) for data in roles]
     if kind.joint and len(texts) > 1:
         groups = grouped({str(role): data for role, data in enumerate(texts)})
