@@ -346,6 +346,24 @@ def test_losses_are_corrected_by_holm_over_the_languages():
     assert judging._losses(planted({"fra-Latn": -0.2, "deu-Latn": -0.2, **others})) == ("fra-Latn", "deu-Latn")
 
 
+@pytest.mark.parametrize("small", [-0.06, 0.0, 0.06])
+def test_p_values_are_of_the_mean_over_languages_whatever_their_numbers_of_rows(small):
+    """The p of random signs of the mean that is the score; sentences of both languages have one sign."""
+    rng = np.random.default_rng(0)
+    gains = [mean + noise - noise.mean() for mean, noise in ((0.01, 0.2 * rng.standard_normal(2000)),
+                                                             (small, 0.35 * rng.standard_normal(60)))]  # fmt: skip
+    keys = [np.arange(2000), np.arange(1980, 2040)]  # the last 20 sentences are the first of the second language's
+    signs = rng.choice([-1.0, 1.0], (4000, 2040))
+    flipped = np.mean([signs[:, own] @ rows / len(rows) for own, rows in zip(keys, gains, strict=True)], axis=0)
+    mean = np.mean([rows.mean() for rows in gains])
+    candidate = {code: (own.astype(np.uint32), rows) for code, own, rows in zip("ab", keys, gains, strict=True)}
+    plain = {code: (own, 0 * rows) for code, (own, rows) in candidate.items()}
+    verdict = judging._verdict(Candidate("centered"), candidate, plain)
+    assert verdict.gain == pytest.approx(mean)
+    assert verdict.p_gain == pytest.approx((flipped >= mean).mean(), abs=0.02)
+    assert loss_p(candidate, plain) == pytest.approx((flipped <= mean).mean(), abs=0.02)
+
+
 def by_kind(**gains):
     """Planted scores of every kind; ``gains`` are those of French, the same language's last."""
     zero = (0.0, 0.0)

@@ -337,18 +337,27 @@ def _interval(gains: Scored) -> tuple[float, tuple[float, float]]:
 
 def _verdict(candidate: Candidate, scored: Scored, plain: Scored) -> CandidateResult:
     row = _card_row("", "", (scored, {}), (plain, {}))
-    keys, gains = joined(list(_gains(scored, plain).values()))
+    p_gain = _p(*_evenly(_gains(scored, plain)))
     copied = {name: getattr(row, name) for name in ("score", "gain", "worst", "worst_gain", "losses")}
-    return CandidateResult(candidate, p_gain=_p(gains, keys), **copied)
+    return CandidateResult(candidate, p_gain=p_gain, **copied)
 
 
 def loss_p(scored: Scored, best: Scored) -> float:
     """One-sided p of a lower mean score than the best's; the rows of a sentence are one observation."""
     from scipy.stats import ttest_1samp
 
-    keys, gains = joined(list(_gains(scored, best).values()))
-    sums = _by_sentence(gains, keys)
+    sums = _by_sentence(*_evenly(_gains(scored, best)))
     return float(ttest_1samp(sums, 0.0, alternative="less").pvalue) if sums.any() else 1.0
+
+
+def _evenly(gains: Scored) -> tuple[Float64, Keys]:
+    """The rows of all languages, weighted as in the mean over languages, whatever their numbers; and their sentences.
+
+    A row of the language with the most rows has the weight 1.
+    """
+    most = max(len(rows) for _, rows in gains.values())
+    keys, rows = joined([(keys, rows * (most / len(rows))) for keys, rows in gains.values()])
+    return rows, keys
 
 
 def _p(gains: Float64, keys: Keys) -> float:
