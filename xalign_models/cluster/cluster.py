@@ -75,6 +75,11 @@ class Cluster:
         if self.device and ("," in self.device or self.device == "cuda:all"):
             raise ModelError(f"--device {self.device}: Ray assigns the devices of a cluster; give cuda.")
 
+    @property
+    def where(self) -> str:
+        """The address of the cluster; empty for one that is started here."""
+        return self.address or os.environ.get("RAY_ADDRESS", "")
+
     @contextmanager
     def connect(self) -> Iterator[Any]:
         """The module ``ray``, connected; a cluster that was started for this is stopped at the end.
@@ -86,7 +91,7 @@ class Cluster:
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
-        address = self.address or os.environ.get("RAY_ADDRESS", "")
+        address = self.where
         if not address:
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -122,7 +127,7 @@ class Cluster:
             plugins: Files and modules that the workers load from their machines, by default those of this process.
 
         Raises:
-            ModelError: As for :meth:`connect`.
+            ModelError: As for :meth:`connect`, or no machine has the resources of a unit.
         """
         with self.connect() as ray:
             pool = Pool(self, ray, sources() if plugins is None else plugins)
@@ -161,18 +166,30 @@ class Pool:
         plugins: Plug-ins that a worker loads first.
 
     Attributes:
-        slots: Number of units that the cluster's cores can do at once.
+        slots: Number of units that the cores of the machines with enough GPUs can do at once.
         spans: When each unit was done, and by which worker.
+
+    Raises:
+        ModelError: No machine of a cluster that was started here has the resources of a unit. Another one may grow.
     """
 
     def __init__(self, cluster: Cluster, ray: Any, plugins: Sequence[str]) -> None:
-        total = ray.cluster_resources()
+        alive = (node["Resources"] for node in ray.nodes() if node["Alive"])
+        machines = [(resources.get("CPU", 0), resources.get("GPU", 0)) for resources in alive]
         gpus = cluster.gpus
         if gpus is None:
-            gpus = float(total.get("GPU", 0) > 0 and cluster.device in {None, "cuda"})
+            gpus = float(any(has for _, has in machines) and cluster.device in {None, "cuda"})
+        slots = sum(int(cores // cluster.cpus) for cores, has in machines if has >= gpus)
+        if not slots:
+            asked = f"--cpus-per-task {cluster.cpus}" + (f" --gpus-per-task {gpus:g}" if gpus else "")
+            have = "; ".join(f"{cores:g} cores, {has:g} GPUs" for cores, has in sorted({*machines}, reverse=True)[:3])
+            said = f"{asked}: no machine of the cluster has so much; the largest have {have}. Ask for less"
+            if not cluster.where:
+                raise ModelError(f"{said}.")
+            logger.warning("%s, unless the cluster grows: the work waits until then.", said)
         options = {"num_gpus": gpus, "max_calls": 0} if gpus else {}  # 0: a worker keeps its process, and its model
         options |= {"num_cpus": cluster.cpus, "max_retries": RETRIES, "retry_exceptions": False, "num_returns": 2}
-        self.ray, self.slots = ray, max(1, int(total.get("CPU", 1)) // cluster.cpus)
+        self.ray, self.slots = ray, max(1, slots)
         self.spans: list[Span] = []
         self._begin = ray.remote(**options)(_work).remote
         self._setup = (cluster.cpus, plugins)

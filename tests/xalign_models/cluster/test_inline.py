@@ -47,6 +47,7 @@ class InlineRay:
         done: Name of each piece of work, in order.
         node: The machine that is at work: one after the other, of as many as there are.
         before: Called with the name of a piece of work before it is done.
+        machines: The resources of each machine.
     """
 
     def __init__(self):
@@ -54,12 +55,10 @@ class InlineRay:
         self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
         self.nodes_in_turn = itertools.cycle(["node-1"])
         self.before = lambda name: None
+        self.machines = [{"CPU": 1.0}, {"CPU": 1.0}]
 
     def is_initialized(self):
         return True
-
-    def cluster_resources(self):
-        return {"CPU": 2.0}
 
     def get_runtime_context(self):
         return SimpleNamespace(get_node_id=lambda: self.node)
@@ -79,7 +78,7 @@ class InlineRay:
         return value
 
     def nodes(self):
-        return ["node-1", "node-2"]
+        return [{"Alive": True, "Resources": machine} for machine in self.machines]
 
     def wait(self, refs, num_returns):
         able = [ref for ref in refs if all(need.piece.value or need.piece.lost for need in ref.piece.needs)]
@@ -433,6 +432,41 @@ def test_values_come_in_the_order_of_the_items_which_are_read_as_needed(inline):
     assert next(values) == 1
     assert len(read) == 8  # four for each of two workers, all of which this Ray does before the first one
     assert list(values) == [2**number for number in range(1, 20)]
+
+
+CLUSTERS = [
+    ([{"CPU": 2.0}], {"cpus": 64}),
+    ([{"CPU": 2.0}] * 32, {"cpus": 64}),  # enough together, and too little each
+    ([{"CPU": 2.0}], {"gpus": 1}),
+    ([{"CPU": 2.0, "GPU": 1.0}], {"cpus": 3}),
+    ([{"CPU": 8.0}, {"CPU": 2.0, "GPU": 1.0}], {"cpus": 4}),  # a GPU for each unit by default
+    ([{"CPU": 8.0}, {"CPU": 2.0, "GPU": 1.0}], {"gpus": 1.5}),
+    ([{"memory": 9.0}], {}),
+]
+
+
+@pytest.mark.parametrize(("machines", "wanted"), CLUSTERS)
+def test_resources_that_no_machine_has_are_refused_and_not_waited_for(inline, machines, wanted, monkeypatch, caplog):
+    """An error here; a cluster with an address may grow, so that a warning says what is missing."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    inline.machines = machines
+    with pytest.raises(ModelError, match=r"^--cpus-per-task \d+.*: no machine of the cluster has so much; .* cores"):
+        next(on_ray.Cluster(**wanted).map(pow, 2, [1]))
+    assert not caplog.text
+    assert list(on_ray.Cluster("auto", **wanted).map(pow, 2, [1])) == [2]
+    assert "unless the cluster grows" in caplog.text
+
+
+def test_slots_are_counted_by_machine_that_is_alive_and_has_the_gpus(inline, monkeypatch):
+    inline.machines = [{"CPU": 3.0}, {"CPU": 3.0, "GPU": 1.0}, {"CPU": 5.0, "GPU": 0.5}]
+    for wanted, slots in (({"gpus": 0}, 11), ({"gpus": 0, "cpus": 2}, 4), ({}, 3), ({"gpus": 0.5, "cpus": 2}, 3)):
+        with on_ray.Cluster(**wanted).pool() as pool:
+            assert pool.slots == slots
+    nodes = inline.nodes()
+    nodes[0]["Alive"] = False
+    monkeypatch.setattr(inline, "nodes", lambda: nodes)
+    with on_ray.Cluster(gpus=0).pool() as pool:
+        assert pool.slots == 8
 
 
 def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
