@@ -23,6 +23,9 @@ from xalign_models.errors import ModelError
 from xalign_models.plugins import ALIGNMENTS, BENCHMARKS, CORPORA, TASKS
 from xalign_models.specs import BackboneSpec, Unknown
 
+MIGRATION = {"method", "output", "old", "new", "corpus", "limit", "languages", "device", "budget", "price_per_million"}
+"""Parameters of ``fit`` that a map between two models heeds."""
+
 
 class FitCommand(typer.core.TyperCommand):
     """The command ``fit``, whose help ends with a list of all methods, including those of plug-ins."""
@@ -107,6 +110,7 @@ def corpora(json: Json = False) -> None:
 
 @with_options
 def fit(
+    context: typer.Context,
     method: Annotated[
         str, Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")
     ],
@@ -155,8 +159,12 @@ def fit(
     if old or new:
         from xalign_models.models import migration
 
-        if not (old and new and text["corpus"]) or backbone or param or label:
-            raise ModelError("--from, --to and --corpus go together, without --backbone, --param and --label.")
+        rest = {str(own.name): own.opts[0] for own in context.command.params if own.name not in MIGRATION}
+        sources = map(context.get_parameter_source, rest)
+        idle = [name for name, at in zip(rest.values(), sources, strict=True) if at and at.name == "COMMANDLINE"]
+        if idle or not (old and new and text["corpus"]):
+            without = f", without {', '.join(idle)}" if idle else ""
+            raise ModelError(f"--from, --to and --corpus go together{without}.")
         model = migration.fit(method, old=old, new=new, **text)
         save(model, output)
     elif backbone is None:

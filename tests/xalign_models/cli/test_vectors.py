@@ -104,3 +104,28 @@ def test_a_migration_that_cannot_be_is_refused_in_one_line(xalign, arguments, pa
     status, out, err = xalign("fit", *arguments)
     assert (status, out, len(err)) == (2, "", 1), err
     assert part in err[0]
+
+
+def test_a_migration_refuses_every_option_that_it_would_not_heed(xalign):
+    """All options of ``fit`` are tried, each with some valid value, in pairs with what a migration needs."""
+    from typer.main import get_command
+
+    from xalign_models.cli.app import app
+    from xalign_models.cli.models import MIGRATION
+
+    migration = ("fit", "affine", "--from", "no/old", "--to", "no/new", "--corpus", "ntrex", "-o", "m")
+    values = {"unknown": "mean", "use": "similarity", "pooling": "cls", "dtype": "bfloat16", "precision": "int8"}
+    values |= {"vectors": "binary"} | dict.fromkeys(("layer", "truncate_dim", "max_tokens"), "1")
+    tried = 0
+    for own in get_command(app).commands["fit"].params:
+        if own.param_type_name != "option" or own.name in {"help", *MIGRATION}:
+            continue
+        status, out, err = xalign(*migration, own.opts[0], *[values.get(own.name, "x=1")] * (not own.is_flag))
+        assert (status, out, len(err)) == (2, "", 1), err
+        assert err[0].endswith(f"--from, --to and --corpus go together, without {own.opts[0]}.")
+        tried += 1
+    assert tried > 15
+    status, _, err = xalign(*migration, "--layer", "3", "--standalone", "--limit", "5", "--languages", "de,en")
+    assert err[0].endswith("go together, without --standalone, --layer.")
+    status, _, err = xalign(*migration, "--limit", "5", "--languages", "de,en", "--device", "cpu", "--budget", "1M")
+    assert status == 2 and "go together" not in err[0]
