@@ -10,7 +10,7 @@ import scipy.stats
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import make
-from xalign_models.errors import AlignmentError, DataError, LanguageError
+from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.models import api
 from xalign_models.models.building import build
 from xalign_models.ranking.ranks import gold_ranks, normalise
@@ -241,6 +241,49 @@ def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
     assert found.reason in caplog.text
     alignment = model.xalign_spec.alignment
     assert (alignment.method if alignment else "") == found.chosen.method
+
+
+def test_auto_says_which_options_do_not_apply_to_the_plain_backbone(
+    workdir, tiny_model, write_text, monkeypatch, caplog
+):
+    names = {"backbone": str(tiny_model), "corpus": f"own:{write_text(workdir / 'fit', 60)}", "device": "cpu"}
+    found = judging.Recommendation(PLAIN, (), "The plain backbone: it is the best.")
+    monkeypatch.setattr(api, "recommend", lambda **options: found)
+    api.fit("auto", **names)
+    assert [record.getMessage() for record in caplog.records] == [found.reason]
+    options = {"label": "--label", "default_lang": "--default-lang", "prompts": "--prompts", "unknown": "--unknown"}
+    values = {"label": "mine", "default_lang": "deu", "prompts": "default", "unknown": "mean"}
+    for chosen in ({name} for name in options), [{*options}]:
+        for given in chosen:
+            caplog.clear()
+            assert api.fit("auto", **names, **{name: values[name] for name in given}).xalign_spec.alignment is None
+            _, said = (record.getMessage() for record in caplog.records)
+            assert {option for option in options.values() if option in said} == {options[name] for name in given}
+
+
+@pytest.mark.parametrize("kind", ["parallel", "monolingual"])
+def test_a_prompt_that_the_backbone_lacks_is_refused_before_anything_is_judged(
+    workdir, tiny_model, write_text, monkeypatch, kind
+):
+    text, load = write_text(workdir / "fit", 60), corpora.load
+    monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind=kind))
+    names = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
+    for prompts in ("clustering", ["default", "clustering"]):
+        with pytest.raises(ModelError, match="has no prompt clustering; it has default"):
+            api.recommend(**names, prompts=prompts)
+        with pytest.raises(ModelError, match="has no prompt clustering"):
+            api.fit("auto", **names, prompts=prompts)
+
+
+def test_an_alignment_is_judged_under_the_prompt_to_fit(workdir, tiny_model, write_text, monkeypatch):
+    """Also under one of no role, such as a task's: the vectors that are judged are those of the fit."""
+    names = {"backbone": str(tiny_model), "corpus": f"own:{write_text(workdir / 'fit', 60)}", "device": "cpu"}
+    seen = []
+    monkeypatch.setattr(judging, "recommend", lambda data, pivot, **others: seen.append(data["deu-Latn"][0]))
+    overrides = {"prompts": (("clustering", "w1 w2 "), ("query", "w3 "))}
+    for prompts in ("clustering", "query", "default"):
+        api.recommend(**names, overrides=overrides, prompts=prompts)
+    assert len({rows.tobytes() for rows in seen}) == 3
 
 
 def test_corpora_to_judge_on_are_read_in_the_languages_that_are_fitted(workdir, tiny_model, write_text, monkeypatch):

@@ -105,6 +105,9 @@ def fit(
         recommendation = recommend(**common, limit=limit or 1000, device=device, judge=judge, use=use, prompts=prompts)
         logger.log(logging.INFO if recommendation.chosen.method else logging.WARNING, "%s", recommendation.reason)
         if not recommendation.chosen.method:
+            given = {"--label": label, "--default-lang": default_lang, "--prompts": prompts}
+            if idle := [name for name, value in (given | {"--unknown": unknown != "related"}).items() if value]:
+                logger.warning("%s: no effect, as the model has no alignment.", ", ".join(idle))
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
         card = recommendation.card
@@ -155,6 +158,7 @@ def recommend(
         tried: The candidates, for text with translations; by default those of :mod:`xalign_models.recommend`.
 
     Raises:
+        ModelError: The backbone lacks a prompt.
         XAlignError: Weights or text are missing, or the text is too short.
     """
     pivot = canonical(pivot)
@@ -170,7 +174,8 @@ def recommend(
     method = "procrustes" if paired else "centered"
     params: dict[str, Any] = {"pivot": pivot} if paired else {}
     spec = aligned_spec(method, languages=languages, label="recommend", **text, **params)
-    recipe = open_recipe(spec, device)
+    recipe = open_recipe(spec, device, prompts=prompts)
+    roles = recipe.role_prompts()
     if not paired and not tasks:
         return judging.recommend_centring(recipe.fit_vectors(), seed)
 
@@ -186,7 +191,6 @@ def recommend(
             candidate for candidate in candidates(len(spoken)) if not alignments.find_method(candidate.method).parallel
         ]
         return judging.recommend_labelled(labelled(tasks[0], spoken, encoder), unpaired)
-    roles = recipe.role_prompts(prompt_names(prompts))
     data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
     spoken = [pivot, *data[0]]
     judged: list[Any] = []

@@ -129,12 +129,13 @@ class Recipe:
             )
         return loading.text_prompts(self.backbone.prompts, self._sides, self._names or None)
 
-    def role_prompts(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """The distinct prompts of queries and of documents, of some names if given."""
+    def role_prompts(self) -> tuple[str, ...]:
+        """The distinct prompts of queries and of documents, of those to fit. Raises ModelError as :attr:`prompts`."""
+        names, prompts = self._names, self.prompts
         of_roles = (
             self._first_of([name for name in role if not names or name in names]) for role in (QUERIES, DOCUMENTS)
         )
-        return tuple(dict.fromkeys(prompt for found in of_roles for prompt in found)) or self.prompts[:1]
+        return tuple(dict.fromkeys(prompt for found in of_roles for prompt in found)) or prompts[:1]
 
     def _first_of(self, names: Sequence[str]) -> tuple[str, ...]:
         return loading.text_prompts(self.backbone.prompts, self._sides, names)[:1]
