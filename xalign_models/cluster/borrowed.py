@@ -28,3 +28,14 @@ def stay_on_loopback(ray: Any) -> None:
     """Let a cluster that this process starts listen on loopback alone, as it does by default on macOS and Windows."""
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # for the processes that it starts
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
+
+
+def be_silent(ray: Any) -> None:
+    """Let the driver print none of Ray's own reports of workers and units that failed, which come in colour codes."""
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of values that nobody takes
+    ray._private.worker.listen_error_messages = lambda worker, stopped: None
+
+
+def repeats(ray: Any) -> int:
+    """In a worker: how often the unit was begun before, by workers that were lost."""
+    return int(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())

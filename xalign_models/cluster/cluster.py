@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from xalign_models.cluster.borrowed import job_config, stay_on_loopback
+from xalign_models.cluster.borrowed import be_silent, job_config, repeats, stay_on_loopback
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins, sources
 
@@ -39,11 +39,12 @@ class Answer(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The worker of a unit, and the unit's start and end, in seconds since 1970."""
+    """The worker of a unit, the unit's start and end, in seconds since 1970, and how often it was begun before."""
 
     worker: tuple[str, int]
     start: float
     end: float
+    repeats: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,10 @@ class Cluster:
         if started := not ray.is_initialized():
             ours = signal.getsignal(signal.SIGTERM)
             try:
-                options = {} if address.startswith("ray://") else {"job_config": job_config(ray)}
+                options: dict[str, Any] = {}
+                if not address.startswith("ray://"):
+                    be_silent(ray)
+                    options["job_config"] = job_config(ray)
                 if not address:
                     stay_on_loopback(ray)
                     options["include_dashboard"] = False
@@ -143,7 +147,7 @@ class Cluster:
             Exception: The error of the function, unchanged.
         """
         with self.pool() as pool:
-            shared, rest, early, turn = pool.ray.put(common), enumerate(items), dict[int, Any](), 0
+            shared, rest, early, turn = pool.ray.put(common), enumerate(items, 1), dict[int, Any](), 1
             for number, item in islice(rest, AHEAD * pool.slots):
                 pool.start(number, function, shared, item)
             for number, value in pool.results():
@@ -216,11 +220,19 @@ class Pool:
                 cause = error.cause if isinstance(error, errors.RayTaskError) else error
                 if not isinstance(cause, errors.RayError):
                     raise cause from None
-                lost = f"The worker was lost {RETRIES + 1} times ({type(cause).__name__}); run it again."
-                yield key, WorkerLostError(lost)
+                lost = f"{_part(key)}: the worker was lost {RETRIES + 1} times ({type(cause).__name__})"
+                advice = "it crashes or needs more memory; raise --cpus-per-task, so that fewer parts share a machine."
+                yield key, WorkerLostError(f"{lost}; {advice}")
             else:
+                if span.repeats:
+                    logger.warning("%s: a worker was lost, and another one did its work.", _part(key))
                 self.spans.append(span)
                 yield key, value
+
+
+def _part(key: Any) -> str:
+    """A unit's key in messages."""
+    return ", ".join(key) or "no model" if isinstance(key, tuple) else getattr(key, "label", f"part {key}")
 
 
 def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
@@ -233,7 +245,7 @@ def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *argu
     answer = function(*arguments)
     value, shared = answer if isinstance(answer, Answer) else (answer, None)
     worker = str(ray.get_runtime_context().get_node_id()), os.getpid()
-    return (value, Span(worker, start, time())), shared
+    return (value, Span(worker, start, time(), repeats(ray))), shared
 
 
 def report(spans: Sequence[Span]) -> str:

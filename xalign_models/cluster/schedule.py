@@ -27,6 +27,12 @@ class Unit:
     data: str
     gives: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """The unit in messages."""
+        more = f" and {len(self.subsets) - 1} more" if len(self.subsets) > 1 else ""
+        return f"{self.task} of {self.model}, {self.subsets[0]}{more}"
+
 
 def plan(
     model: str, task: AbsTask, subsets: Sequence[str], givers: Mapping[str, Unit], pieces: int, most: int = MOST

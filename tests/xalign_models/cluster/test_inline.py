@@ -24,7 +24,7 @@ from xalign_models import cluster as on_ray
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.cluster import running as driving
 from xalign_models.cluster import schedule
-from xalign_models.cluster.cluster import Span, report
+from xalign_models.cluster.cluster import Span, WorkerLostError, report
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
@@ -48,6 +48,7 @@ class InlineRay:
         node: The machine that is at work: one after the other, of as many as there are.
         before: Called with the name of a piece of work before it is done.
         machines: The resources of each machine.
+        repeats: How often a piece of work was begun before.
     """
 
     def __init__(self):
@@ -56,12 +57,14 @@ class InlineRay:
         self.nodes_in_turn = itertools.cycle(["node-1"])
         self.before = lambda name: None
         self.machines = [{"CPU": 1.0}, {"CPU": 1.0}]
+        self.repeats = 0
 
     def is_initialized(self):
         return True
 
     def get_runtime_context(self):
-        return SimpleNamespace(get_node_id=lambda: self.node)
+        core = SimpleNamespace(get_current_task_attempt_number=lambda: self.repeats)
+        return SimpleNamespace(get_node_id=lambda: self.node, worker=SimpleNamespace(core_worker=core))
 
     def remote(self, **options):
         return lambda function: SimpleNamespace(remote=lambda *arguments: self._begin(function, arguments))
@@ -434,6 +437,28 @@ def test_values_come_in_the_order_of_the_items_which_are_read_as_needed(inline):
     assert list(values) == [2**number for number in range(1, 20)]
 
 
+def test_a_part_whose_worker_is_lost_is_named(inline, models, workdir, caplog):
+    inline.lose["OwnParallel tiny"] = True
+    (one,) = run(models[:1], workdir / "out")
+    assert one.error.startswith(
+        f"OwnParallel of {models[0]}, deu_Latn-eng_Latn and 1 more: the worker was lost 4 times"
+    )
+    assert "needs more memory; raise --cpus-per-task" in one.error
+    assert not caplog.text
+    inline.lose["pow"] = True
+    with pytest.raises(WorkerLostError, match=r"^part 1: the worker was lost 4 times \(RuntimeError\)"):
+        list(on_ray.Cluster().map(pow, 2, [5]))
+
+
+def test_work_that_another_worker_repeats_is_told_once(inline, models, workdir, caplog):
+    inline.before = lambda name: setattr(inline, "repeats", int(name == "OwnParallel tiny" and len(inline.done) == 3))
+    (one,) = run(models[:1], workdir / "out")
+    assert not one.error
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith(f"OwnParallel of {models[0]}, ")
+    assert line.endswith(": a worker was lost, and another one did its work.")
+
+
 CLUSTERS = [
     ([{"CPU": 2.0}], {"cpus": 64}),
     ([{"CPU": 2.0}] * 32, {"cpus": 64}),  # enough together, and too little each
@@ -495,7 +520,7 @@ def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(mo
         is_initialized=lambda: False,
         init=lambda *args, **options: started.append(os.environ[name]),
         shutdown=lambda: None,
-        _private=SimpleNamespace(ray_constants=SimpleNamespace()),
+        _private=SimpleNamespace(ray_constants=SimpleNamespace(), worker=SimpleNamespace()),
         job_config=SimpleNamespace(JobConfig=lambda: SimpleNamespace(_py_driver_sys_path=[])),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)
