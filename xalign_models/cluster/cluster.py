@@ -4,12 +4,14 @@ import logging
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from time import time
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import torch
 
@@ -103,6 +105,9 @@ class Cluster:
         if started := not ray.is_initialized():
             ours = signal.getsignal(signal.SIGTERM)
             try:
+                place = urlsplit(f"//{address.removeprefix('ray://')}")
+                if place.port:  # Ray itself would try for minutes
+                    socket.create_connection((place.hostname, place.port), timeout=5).close()
                 options: dict[str, Any] = {}
                 if not address.startswith("ray://"):
                     be_silent(ray)

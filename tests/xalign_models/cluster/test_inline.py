@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -500,18 +501,56 @@ def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
         run(models[:1], Path("out"))
 
 
-def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
-    def init(*_, **__):
-        raise Exception("The current node timed out during startup.\nIt may be overloaded.")
+@pytest.fixture
+def listening():
+    """An address that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
-    stand_in = SimpleNamespace(is_initialized=lambda: False, init=init)
+
+def refusing(monkeypatch, error):
+    """A stand-in for Ray that cannot connect; returns the addresses that it is asked for."""
+    asked = []
+
+    def init(address, **_):
+        asked.append(address)
+        raise error
+
+    stand_in = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=init,
+        _private=SimpleNamespace(worker=SimpleNamespace()),
+        job_config=SimpleNamespace(JobConfig=lambda: SimpleNamespace(_py_driver_sys_path=[])),
+    )
     monkeypatch.setitem(sys.modules, "ray", stand_in)
-    with pytest.raises(ModelError, match="Ray cluster at ray://nowhere:1: The current node timed out") as error:
-        next(on_ray.Cluster("ray://nowhere:1").map(len, None, []))
+    return asked
+
+
+def test_a_cluster_that_does_not_start_is_one_line(monkeypatch, listening):
+    refusing(monkeypatch, Exception("The current node timed out during startup.\nIt may be overloaded."))
+    address = f"ray://{listening}"
+    with pytest.raises(ModelError, match=f"Ray cluster at {address}: The current node timed out") as error:
+        next(on_ray.Cluster(address).map(len, None, []))
     assert "\n" not in str(error.value)
-    monkeypatch.setenv("RAY_ADDRESS", "ray://elsewhere:1")
-    with pytest.raises(ModelError, match="Ray cluster at ray://elsewhere:1: "):
+    monkeypatch.setenv("RAY_ADDRESS", listening)
+    with pytest.raises(ModelError, match=f"Ray cluster at {listening}: "):
         next(on_ray.Cluster().map(len, None, []))
+
+
+def test_an_address_that_takes_no_connection_is_refused_before_ray_waits_for_it(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    asked = refusing(monkeypatch, AssertionError("unreachable"))
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"ray://[::1]:{port}", "host:port", "host:70000"):
+        start = time.perf_counter()
+        with pytest.raises(ModelError, match=f"^Cannot reach a Ray cluster at {re.escape(address)}: ") as error:
+            next(on_ray.Cluster(address).map(len, None, []))
+        assert time.perf_counter() - start < 8 and "\n" not in str(error.value)
+    assert asked == []
+    for address in ("auto", "local", "ray://named"):  # without a port, Ray knows where
+        with pytest.raises(ModelError):
+            next(on_ray.Cluster(address).map(len, None, []))
+    assert asked == ["auto", "local", "ray://named"]
 
 
 def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
@@ -540,7 +579,7 @@ def test_a_signal_reaches_its_handler_whatever_ray_sets(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", stand_in)
     before = signal.signal(signal.SIGTERM, ours := lambda *_: None)
     try:
-        with on_ray.Cluster("ray://nowhere:1").connect():
+        with on_ray.Cluster("ray://named").connect():
             assert signal.getsignal(signal.SIGTERM) is ours
     finally:
         signal.signal(signal.SIGTERM, before)
