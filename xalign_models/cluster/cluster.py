@@ -119,7 +119,7 @@ class Cluster:
             except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
                 raise ModelError(f"Cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
-            if callable(ours):
+            if ours is not None:  # not set from Python
                 with suppress(ValueError):  # outside the main thread, where Ray sets none
                     signal.signal(signal.SIGTERM, ours)  # Ray's prints a trace of its compiled code
         try:

@@ -571,13 +571,14 @@ def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(mo
     assert started == ["7", "0"]
 
 
-def test_a_signal_reaches_its_handler_whatever_ray_sets(monkeypatch):
+@pytest.mark.parametrize("ours", [lambda *_: None, signal.SIG_DFL, signal.SIG_IGN])
+def test_a_signal_reaches_its_handler_whatever_ray_sets(monkeypatch, ours):
     def init(*_, **__):
         signal.signal(signal.SIGTERM, lambda *_: None)
 
     stand_in = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
     monkeypatch.setitem(sys.modules, "ray", stand_in)
-    before = signal.signal(signal.SIGTERM, ours := lambda *_: None)
+    before = signal.signal(signal.SIGTERM, ours)
     try:
         with on_ray.Cluster("ray://named").connect():
             assert signal.getsignal(signal.SIGTERM) is ours
