@@ -118,6 +118,8 @@ class Cluster:
                 ray.init(address or None, logging_level="ERROR", log_to_driver=False, **options)
             except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
+                if address == "auto" and isinstance(error, ConnectionError):
+                    reason = "none answers on this machine; leave out --address and RAY_ADDRESS to start one."
                 raise ModelError(f"Cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
             if ours is not None:  # not set from Python
                 with suppress(ValueError):  # outside the main thread, where Ray sets none

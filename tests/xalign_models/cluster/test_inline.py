@@ -553,6 +553,15 @@ def test_an_address_that_takes_no_connection_is_refused_before_ray_waits_for_it(
     assert asked == ["auto", "local", "ray://named"]
 
 
+def test_without_a_cluster_to_find_it_says_how_to_start_one(monkeypatch):
+    refusing(monkeypatch, ConnectionError("Please specify the one to connect to by setting `--address` flag."))
+    with pytest.raises(ModelError, match="at auto: none answers on this machine; leave out --address") as error:
+        next(on_ray.Cluster("auto").map(len, None, []))
+    assert "flag" not in str(error.value)
+    with pytest.raises(ModelError, match="at ray://named: Please specify"):
+        next(on_ray.Cluster("ray://named").map(len, None, []))
+
+
 def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
     name, started = "RAY_worker_niceness", []
     stand_in = SimpleNamespace(
