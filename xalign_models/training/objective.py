@@ -170,6 +170,8 @@ class DistillationLoss(nn.Module):
 
 MEASURED = 128
 """Maximum number of held-out rows."""
+CHANCE = 0.025
+"""Probability below which guessing has so many held-out queries right that a model is said to have learnt."""
 
 
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
@@ -241,12 +243,14 @@ class Retrieval(Instruments):
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare the accuracy with chance and with the accuracy before training; it must exceed both."""
+        from scipy.special import bdtrc
+
         before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
         text = (
             f"Held-out queries that find their passage among {len(self.passages)}: {after:.1%} ({before:.1%} before, "
             f"chance {chance:.1%}); loss {last['held_out_loss']:.2f} (chance {last['chance_loss']:.2f})"
         )
-        deviation = math.sqrt(chance * (1 - chance) / len(self.queries))
         better = after > before or (after == before and last["held_out_loss"] < first["held_out_loss"])
-        learnt = better and after > chance + 2 * deviation
-        return TrainingOutcome.of(learnt, text)
+        count = len(self.queries)
+        learnt = better and bdtrc(round(after * count) - 1, count, chance) < CHANCE
+        return TrainingOutcome.of(bool(learnt), text)

@@ -63,6 +63,17 @@ def test_what_is_no_better_than_before_or_than_chance_was_not_learnt(before, aft
     assert f"{after:.1%} ({before:.1%} before, chance 10.0%)" in verdict.text
 
 
+@pytest.mark.parametrize("count", [10, 16, 128])
+def test_guessing_is_seldom_called_learnt(count):
+    method = Retrieval(Planted(count), [(f"q{i}", f"p{i}") for i in range(count)], 0.05)
+    said = {"accuracy": 0.0, "chance": 1 / count, "held_out_loss": 2.0, "chance_loss": 2.3}
+    hits = range(count + 1)
+    learnt = [hit for hit in hits if method.verdict(said, {**said, "accuracy": hit / count}).learnt]
+    wrong = sum(math.comb(count, hit) * (count - 1) ** (count - hit) / count**count for hit in learnt)
+    assert learnt == [*hits][-len(learnt) :]
+    assert 0 < wrong < 0.025
+
+
 def test_rows_are_set_aside_with_their_texts():
     rows = [(f"a{i}", f"b{i % 5}", "task") for i in range(20)]
     train, held_out = set_aside(rows, 0.1)
