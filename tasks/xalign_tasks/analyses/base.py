@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from xalign_models import corpora
+from xalign_models import assets, corpora
 from xalign_models.analysis import Findings, Request
 from xalign_models.boards.leaderboard import choose_models
 from xalign_models.corpora import ENGLISH
@@ -142,7 +142,9 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
         if text.strip() and (request.languages is None or language in request.languages)
     ]
     if not pairs:
-        raise DataError(f"{sentences.name} has nothing in these languages; choose others with --languages.")
+        there = ", ".join(sorted({*sentences.languages}))
+        problem = f"{sentences.name} has nothing in these languages; choose among {there} with --languages."
+        raise DataError(" ".join([*notes, problem]))
     count = request.rows or rows
     step = max(1, len(pairs) // count)
     texts, languages = zip(*pairs[::step][:count], strict=True)
@@ -153,7 +155,9 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
 
 def sts22_sentences() -> Sentences:
     """The first sentences of STS22, from the hub."""
-    return _first_sentences(PUBLISHED, mteb.get_task("STS22"))
+    task = mteb.get_task("STS22")
+    with assets.hub_or_cache(task.metadata.dataset["path"]):
+        return _first_sentences(PUBLISHED, task)
 
 
 def sts17_sentences() -> Sentences:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
+import huggingface_hub
 import numpy as np
 import pandas as pd
 import pytest
@@ -288,5 +291,19 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
     assert found.texts == ["a", "b", "c"] and "is unavailable" in study.notes[0] and study.data == {found.name: "1"}
     assert base.load_sentences(Request(languages=("deu-Latn",)), 100)[0].texts == ["b"]
     assert len(base.load_sentences(Request(rows=2), 100)[0].texts) == 2
-    with pytest.raises(DataError, match="nothing in these languages"):
+    said = r"STS17 sentence1 replaces it.* nothing in these languages; choose among deu-Latn, eng-Latn with --languages"
+    with pytest.raises(DataError, match=said):
         base.load_sentences(Request(languages=("tha-Thai",)), 100)
+
+
+def test_sentences_of_a_hub_that_is_away_are_not_waited_for(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dataset_info(*_: object, **__: object) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    begun = time.monotonic()
+    with pytest.raises(OSError, match="Couldn't reach"):
+        base.sts22_sentences()
+    assert time.monotonic() - begun < 15  # datasets alone tries for 23 s
