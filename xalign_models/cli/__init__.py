@@ -53,7 +53,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was finished is kept, and the same command resumes from there.\n")
+        sys.stderr.write("interrupted; run the same command again: it reuses whatever was stored so far.\n")
         sys.exit(130)
 
 
@@ -61,5 +61,5 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     from xalign_models.errors import Terminated
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.stderr.write("terminated; what was finished is kept, and the same command resumes from there.\n")
+    sys.stderr.write("terminated; run the same command again: it reuses whatever was stored so far.\n")
     raise Terminated(TERMINATED)
