@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 
+from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.linalg import onednn
 from xalign_models.paths import atomic_write_text
@@ -281,7 +282,8 @@ class Trainer(OpenTrainer):
         """
         step = self.state.global_step
         try:
-            super().save_checkpoint(*args, **kwargs)
+            with quiet():  # transformers says that it orders checkpoints of the same second by number
+                super().save_checkpoint(*args, **kwargs)
         except (OSError, RuntimeError, SafetensorError) as error:
             if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
                 raise

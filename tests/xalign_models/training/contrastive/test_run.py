@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -55,6 +58,19 @@ def test_a_trained_model_is_saved_as_it_is(run, spec, kind, monkeypatch):
     loaded = vectors(load("model", device="cpu"))
     np.testing.assert_allclose(loaded, vectors(built[0]), atol=1e-5)
     assert np.abs(loaded - vectors(build(spec(kind), device="cpu"))).max() > 1e-3
+
+
+def test_checkpoints_of_the_same_second_are_no_reason_to_warn(run, monkeypatch):
+    from transformers.utils.logging import warning_once
+
+    said = QueueHandler(SimpleQueue())
+    logger = logging.getLogger("transformers.trainer_utils")
+    monkeypatch.setattr(logger, "handlers", [said])
+    monkeypatch.setattr("os.path.getmtime", lambda path: 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 1)
+    warning_once.cache_clear()
+    run()
+    assert said.queue.empty()
 
 
 @pytest.mark.slow
