@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -206,6 +207,7 @@ class Checkpoint(Source):
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         """See :meth:`Backbone.modules`."""
+        from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
         from xalign_models.backbones.router import first_modules
@@ -225,8 +227,10 @@ class Checkpoint(Source):
             if as_published and files.has("modules.json"):
                 modules = _published(spec, resolved, device)
                 if dim and spec.truncate_dim is None:
-                    told = "%s asks for %d dimensions; xalign keeps all. Add --truncate-dim %d."
-                    logger.warning(told, spec.model, dim, dim)
+                    width = SentenceTransformer(modules=modules, device=device).get_embedding_dimension()
+                    if dim < (width or math.inf):
+                        told = "%s asks for %d dimensions; xalign keeps all. Add --truncate-dim %d."
+                        logger.warning(told, spec.model, dim, dim)
             elif as_published and config.get("model_type") == "model2vec":
                 from xalign_models.backbones.static import LanguageStatic
 
@@ -236,6 +240,11 @@ class Checkpoint(Source):
                 raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
             else:
                 first = _transformer(spec, resolved)
+                if first.module_output_name == "sentence_embedding":
+                    raise ModelError(
+                        f"{spec.model} has no vectors of tokens to pool. Run sentence-transformers' SentenceTransformer("
+                        "MODEL).save_pretrained(DIRECTORY), and give that directory without --pooling."
+                    )
                 mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
                 modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
             for first in first_modules(modules):

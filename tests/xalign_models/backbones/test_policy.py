@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 from tests.registries import restored
-from xalign_models import assets, plugins
+from xalign_models import assets, load, plugins
 from xalign_models.backbones import policy
 from xalign_models.backbones.loading import open_backbone, open_directory
 from xalign_models.errors import ModelError, XAlignError
@@ -467,11 +468,33 @@ def test_dimensions_that_a_model_asks_for_are_said_and_checked(folder, caplog):
     open_backbone(BackboneSpec("whole", str(folder))).modules("cpu")
     assert "asks for 8 dimensions; xalign keeps all. Add --truncate-dim 8." in caplog.text
     caplog.clear()
+    for value in (16, 999):  # the model has 16, so that nothing is lost
+        edit(settings, truncate_dim=value)
+        open_backbone(BackboneSpec("whole", str(folder))).modules("cpu")
     for value in ("x", -3, 0, True, 2.5, [8]):
         edit(settings, truncate_dim=value)
         with pytest.raises(ModelError, match="truncate_dim .* is not a number of at least 1"):
             open_backbone(BackboneSpec("damaged", str(folder))).modules("cpu")
     assert not caplog.records
+
+
+def test_a_model_without_vectors_of_tokens_is_refused_until_it_is_saved_as_the_message_says(checkpoint, tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    image = transformers.CLIPImageProcessor(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8})
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(checkpoint)
+    transformers.CLIPProcessor(image, tokenizer).save_pretrained(tmp_path / "clip")
+    text = {**sizes, "vocab_size": len(tokenizer), "eos_token_id": 3}
+    config = transformers.CLIPConfig(
+        text_config=text, vision_config={**sizes, "image_size": 8, "patch_size": 4}, projection_dim=6
+    )
+    transformers.CLIPModel(config).save_pretrained(tmp_path / "clip")
+    said = r"no vectors of tokens to pool.*SentenceTransformer\(MODEL\)\.save_pretrained\(DIRECTORY\)"
+    with pytest.raises(ModelError, match=said):
+        load(str(tmp_path / "clip"), device="cpu")
+    saved = SentenceTransformer(str(tmp_path / "clip"), device="cpu")
+    saved.save_pretrained(str(tmp_path / "saved"))
+    found = load(str(tmp_path / "saved"), device="cpu").encode(["the cat"])
+    np.testing.assert_allclose(found, saved.encode(["the cat"], normalize_embeddings=True), atol=1e-6)
 
 
 @pytest.mark.parametrize(
