@@ -185,7 +185,7 @@ def _line(kind: Any, error: ValidationError) -> str:
         return f"{field} is missing."
     if worst["type"] == "unexpected_keyword_argument":
         return f"{field}: no such field; there are {', '.join(sorted(_fields(kind, names[:-1])))}."
-    text = _LIMITS.get(worst["type"], worst["msg"].replace("Input should be ", "")).format(**worst.get("ctx", {}))
+    text = _LIMITS.get(worst["type"], worst["msg"].replace("Input should", "it must")).format(**worst.get("ctx", {}))
     return f"{field} {worst['input']!r}: {text}."
 
 

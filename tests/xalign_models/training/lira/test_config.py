@@ -62,8 +62,8 @@ def test_changes_are_as_in_yaml() -> None:
         ("design.bins=0", "bins 0"),
         ("lasr.loss.k=0", r"loss\.k 0"),
         ("lasr.held_out=1", "held_out"),
-        ("arca.languages=no", "arca.languages False: a valid array"),
-        ("lasr.languages=0", "lasr.languages 0: a valid array"),
+        ("arca.languages=no", "arca.languages False: it must be a valid array"),
+        ("lasr.languages=0", "lasr.languages 0: it must be a valid array"),
         ("lasr.loss.threshold=.nan", "lasr.loss.threshold nan: give a number"),
         ("lasr.correlation.n_min=50", "lasr.correlation.n_min 50: history and batch together have at most 48 pairs"),
         (
