@@ -93,6 +93,8 @@ _PATTERNS = {"all-linear", r"(.*\.)?pooler\..*"}
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = [None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"]
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
+_TRUST = "--trust-remote-code MODEL (in Python trust_remote_code=MODEL)"
+_UNCHECKED = f"; or, if you trust its author, add {_TRUST}"
 _COUNTS = {
     re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
@@ -223,9 +225,11 @@ def _check_field(key: str, value: Any, label: str, where: str) -> None:
     if key == "architectures" and not (isinstance(value or [], list) and all(isinstance(n, str) for n in value or [])):
         raise ModelError(f"{where} is damaged: architectures is not a list of names; get the file again.")
     if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
+        if str(value).startswith("torch.nn."):
+            raise ModelError(_unsupported(where, f"the activation function {value}"))
         raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
     if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
-        raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
+        raise ModelError(_unsupported(where, f"weights quantised by {_method_of(value)!r}", _UNCHECKED))
 
 
 def _method_of(quantisation: Any) -> Any:
@@ -328,13 +332,15 @@ def _check_modules(model: Inspected, trust: bool) -> None:
                 raise NeedsPluginError(
                     f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin."
                 )
+            if kind.startswith("sentence_transformers."):
+                raise ModelError(_unsupported(label, f"the module {kind}", _UNCHECKED))
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
         if MODULES.get(kind, "").endswith(_CONFIGURED) and config not in model.names:
             raise ModelError(f"{label}: {config} is missing, which modules.json needs; get the files again.")
         if MODULES.get(kind, "").endswith(":Dense"):
             activation = model.parsed.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
-                raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
+                raise ModelError(_unsupported(f"{label}: {config}", f"the activation function {activation!r}"))
     _check_settings(model.parsed.get("config_sentence_transformers.json", {}), label)
 
 
@@ -374,6 +380,10 @@ def _base(model: Inspected) -> Inspected:
 
 def _code(label: str, reason: str) -> str:
     return (
-        f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add "
-        "--trust-remote-code MODEL (in Python trust_remote_code=MODEL), which covers this model, not its adapters."
+        f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add {_TRUST}, "
+        "which covers this model, not its adapters."
     )
+
+
+def _unsupported(label: str, part: str, remedy: str = "") -> str:
+    return f"{label} uses {part}, which xalign does not support. Choose another model{remedy}."

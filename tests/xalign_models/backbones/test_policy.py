@@ -9,6 +9,7 @@ import pickle
 import resource
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -295,6 +296,24 @@ def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, wor
     assert not any("allocate" in refusal for refusal in refusals)
     if (folder / "modules.json").is_file():
         assert isinstance(caught.value, ModelError)
+
+
+@pytest.mark.parametrize(
+    ("crafted", "part", "trust_helps"),
+    [
+        ("WordEmbeddings", "the module sentence_transformers.models.WordEmbeddings", True),
+        ("quantised by kernels", "weights quantised by 'fp8'", True),
+        ("Hardswish", "the activation function torch.nn.Hardswish", False),
+    ],
+)
+def test_parts_of_libraries_that_are_not_supported_are_no_code_of_the_model(folder, crafted, part, trust_helps):
+    dense = {"in_features": 16, "out_features": 16, "bias": True, "activation_function": "torch.nn.Hardswish"}
+    module(folder, DENSE, **dense) if crafted == "Hardswish" else CRAFTED[crafted](folder)
+    with pytest.raises(ModelError, match=f" uses {part}, which xalign does not support. Choose another model") as said:
+        policy.check(folder)
+    assert ("--trust-remote-code" in str(said.value)) == trust_helps
+    with nullcontext() if trust_helps else pytest.raises(ModelError, match="Hardswish.*, which xalign does not support"):
+        policy.check(folder, trust=True)
 
 
 def test_the_good_model_that_the_crafted_ones_are_copies_of_is_loaded(folder, workdir):
