@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xalign_models.specs import ModelSpec
     from xalign_models.store import EmbeddingStore
 
-OPTIONS = ("models", "rows", "languages", "tasks")
-"""Options of a request that an analysis may read, besides the device and the results."""
+OPTIONS = ("models", "results", "rows", "languages", "tasks")
+"""Options of a request that an analysis may read, besides the device."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Request:
         models: Registered names, directories or hub ids.
         results: Root that ``xalign run --output`` wrote to; results and published tables lie in its ``results/``.
         device: cpu, cuda or mps; None for the best available.
-        rows: Maximum number of rows of a text, from its top; None for the analysis' default.
+        rows: Maximum number of rows of a text; None for the analysis' default.
         languages: Canonical codes; None for the analysis' default.
         tasks: Names of tasks; empty for the analysis' default.
     """
@@ -51,7 +51,7 @@ class Request:
             DataError: Another one is given.
         """
         for option in OPTIONS:
-            if getattr(self, option) and option not in read:
+            if getattr(self, option) != getattr(Request, option) and option not in read:
                 raise DataError(f"--{option}: this analysis does not read it; leave it out.")
 
     @property

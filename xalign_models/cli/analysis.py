@@ -34,7 +34,7 @@ def analyse(
     ] = None,
     output: Annotated[Path, Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
     results: Annotated[Path, Option(help="Folder that `xalign run --output` wrote to.")] = Path(),
-    rows: Annotated[int | None, Option(min=1, help="Maximum number of rows per text, from the top.")] = None,
+    rows: Annotated[int | None, Option(min=1, help="Maximum number of rows per text.")] = None,
     languages: Annotated[list[str] | None, Option(help="Language codes; the analysis has defaults.")] = None,
     tasks: Annotated[
         list[str] | None, Option("--task", "--tasks", "-t", help="Names of tasks; the analysis has defaults.")

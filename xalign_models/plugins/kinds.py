@@ -213,7 +213,7 @@ class Register:
             description: One line.
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
-            options: Options that it reads, by default all; the command refuses the others among models, rows,
+            options: Options that it reads, by default all; the command refuses the others among models, results, rows,
                 languages and tasks. ``results`` among them says that it reads results alone, so that
                 its models are those of the results.
         """

@@ -133,7 +133,7 @@ def test_wrong_input_is_one_line(xalign, fake, workdir, arguments, part):
     assert line.startswith(f"error: {part}")
 
 
-GIVEN = {"models": "m", "rows": "3", "languages": "de", "tasks": "STS17CrossLingual"}
+GIVEN = {"models": "m", "results": "elsewhere", "rows": "3", "languages": "de", "tasks": "STS17CrossLingual"}
 
 
 @pytest.mark.parametrize(
