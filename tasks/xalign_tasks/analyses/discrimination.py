@@ -25,7 +25,8 @@ def analyse(request: Request) -> Findings:
     counts = ", ".join(f"{kind} {sum(form is not None for form in perturbed(texts[ENGLISH], kind))}" for kind in KINDS)
     return study.findings(
         f"Of {len(texts[ENGLISH])} sentences of FLORES-200's devtest could be changed: {counts}.",
-        "A tie counts against the model; chance is 0.5. 'all' requires that the translation beats every changed form.",
+        "A tie counts against the model; the chance of each kind is 0.5.",
+        "'all' requires that the translation beats every changed form; its chance is lower and not drawn.",
     )
 
 
@@ -53,9 +54,11 @@ def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.Dat
 
 def draw(frame: pd.DataFrame, model: str) -> Figure:
     """The mean over languages, a bar per kind of change."""
-    title = f"{model}: translation or changed form"
+    title = f"{model.removeprefix('xalign/')}: translation or changed form"
     figure, axis = figures.plot(title, "what is changed", "share of translations preferred")
     means = frame.groupby("change", sort=False)["accuracy"].mean()
     axis.bar(means.index, means)
-    axis.axhline(0.5, linestyle=":", color="grey")
+    chance = [-0.5, len(means) - 1.5]  # up to the last bar, 'all', whose chance is another
+    axis.plot(chance, [0.5, 0.5], linestyle=":", color="black", label="chance")
+    figure.legend(loc="outside lower center")
     return figure

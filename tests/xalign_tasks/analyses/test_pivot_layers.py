@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from xalign_models.analysis import Request
@@ -73,3 +74,13 @@ def test_a_model_that_reads_prefers_translations_and_one_that_ties_does_not(blin
     frame = discrimination.discriminated(Reads(english, blind), texts)
     assert set(frame["change"]) == {*KINDS, discrimination.ALL}
     assert set(frame["accuracy"]) == {accuracy}
+
+
+def test_the_line_of_chance_ends_before_the_bar_that_has_another_chance():
+    changes = [*KINDS, discrimination.ALL]
+    (axis,) = discrimination.draw(pd.DataFrame({"change": changes, "accuracy": 0.7}), "xalign/plain__m").axes
+    (line,) = axis.lines
+    assert (line.get_label(), {*line.get_ydata()}) == ("chance", {0.5})
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    assert ends[-2] < max(line.get_xdata()) < axis.patches[-1].get_x()
+    assert axis.get_title().startswith("plain__m: ")
