@@ -242,8 +242,8 @@ class Checkpoint(Source):
                 first = _transformer(spec, resolved)
                 if first.module_output_name == "sentence_embedding":
                     raise ModelError(
-                        f"{spec.model} has no vectors of tokens to pool. Run sentence-transformers' SentenceTransformer("
-                        "MODEL).save_pretrained(DIRECTORY), and give that directory without --pooling."
+                        f"{spec.model} has no vectors of tokens to pool. Run sentence-transformers' "
+                        "SentenceTransformer(MODEL).save_pretrained(DIRECTORY), and give DIRECTORY without --pooling."
                     )
                 mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
                 modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
