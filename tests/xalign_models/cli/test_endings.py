@@ -39,7 +39,7 @@ def test_a_signal_ends_a_command_in_one_line(workdir: Path, number: signal.Signa
         _, errors = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
     assert errors.count("\n") == 1
-    assert "what was finished is kept" in errors
+    assert "reuses whatever was stored" in errors
 
 
 def test_a_terminal_of_ascii_shows_what_it_can(workdir: Path) -> None:
