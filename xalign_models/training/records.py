@@ -4,13 +4,14 @@ import json
 import logging
 import re
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
 from xalign_models.errors import FileError, ModelError, one_line
-from xalign_models.files import is_number, read_json
+from xalign_models.files import is_number, read_json, safetensors_header
 from xalign_models.paths import atomic_write_text
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ STATE = "state.pt"
 """State of the instruments in a checkpoint, beside the weights."""
 WEIGHTS = "trained.safetensors"
 """The trained weights of a checkpoint; all other weights equal the initial model's."""
+BESIDE = ("optimizer*", "scheduler.pt", "rng_state*.pth")
+"""Files of a checkpoint beside the weights; the optimiser's is a folder if its shards are kept apart."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
 """Packages that affect a training."""
 
@@ -93,11 +96,20 @@ def _is_digest(value: Any) -> bool:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint: the trainer writes its state last."""
+    """The newest complete checkpoint; the trainer writes its own state last, but other files may be lost or cut off."""
     complete = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         try:
+            _check_files(state.parent)
             complete.append((int(read_json(state)["global_step"]), state.parent))
-        except (FileError, ValueError, KeyError, TypeError, OverflowError):
+        except (FileError, OSError, ValueError, KeyError, TypeError, OverflowError):
             logger.warning("%s is incomplete; resuming from an earlier checkpoint.", state.parent)
     return max(complete)[1] if complete else None
+
+
+def _check_files(checkpoint: Path) -> None:
+    """Raise FileError if a file is missing or cut off; only the weights' header and the archives' ends are read."""
+    safetensors_header(checkpoint / WEIGHTS)
+    archives = [file for file in checkpoint.iterdir() if file.suffix in (".pt", ".pth", ".bin")]
+    if not all(any(checkpoint.glob(pattern)) for pattern in BESIDE) or not all(map(zipfile.is_zipfile, archives)):
+        raise FileError(f"{checkpoint} is incomplete.")

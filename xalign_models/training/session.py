@@ -82,6 +82,7 @@ def train_once(
             if fit is not None:
                 with own_randomness():
                     log = fit(model, folder)
+                    wait_for_all()  # every process writes its random state into the last checkpoint
             if is_main_process():
                 if fit is not None and is_sharded(model):
                     model = build()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from xalign_models.errors import ModelError
-from xalign_models.training.records import claim, differing, json_lines, last_checkpoint, training_record
+from xalign_models.training.records import WEIGHTS, claim, differing, json_lines, last_checkpoint, training_record
 
 
 def test_differing_fields_are_named_with_both_values_unless_they_are_fingerprints():
@@ -60,14 +62,53 @@ def test_the_record_is_what_the_card_says(tmp_path):
     assert training_record(tmp_path) == {"config": {"lr": 1}}
 
 
-def test_the_last_whole_checkpoint(tmp_path):
+@pytest.fixture
+def write_checkpoint(tmp_path):
+    """Writes a checkpoint as the trainer does; files go over its own."""
+
+    def write(step, state=None, random=("rng_state.pth",), optimiser="optimizer.pt"):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        save_file({"weight": torch.zeros(2)}, folder / WEIGHTS)
+        for name in (optimiser, "scheduler.pt", *random, "state.pt"):
+            torch.save({"value": torch.zeros(9)}, folder / name)
+        (folder / "trainer_state.json").write_text(state or json.dumps({"global_step": step}))
+        return folder
+
+    return write
+
+
+def test_the_last_whole_checkpoint(tmp_path, write_checkpoint):
     assert last_checkpoint(tmp_path) is None
-    states = {2: '{"global_step": 2}', 10: '{"global_step": 10}', 12: '{"glob', 14: None, 16: "[]"}
-    for step, content in states.items():
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if content:
-            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(content)
+    for step, state in {2: None, 10: None, 12: '{"glob', 16: "[]"}.items():
+        write_checkpoint(step, state)
+    (tmp_path / "checkpoint-14").mkdir()
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+
+
+@pytest.mark.parametrize("harm", ["removed", "cut off", "empty"])
+@pytest.mark.parametrize("name", [WEIGHTS, "optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_with_a_damaged_file_gives_way_to_the_one_before(tmp_path, write_checkpoint, caplog, name, harm):
+    before, damaged = write_checkpoint(2), write_checkpoint(4)
+    assert last_checkpoint(tmp_path) == damaged
+    content = (damaged / name).read_bytes()
+    (damaged / name).unlink()
+    if harm != "removed":
+        (damaged / name).write_bytes(content[: len(content) // 2 if harm == "cut off" else 0])
+    assert last_checkpoint(tmp_path) == before
+    assert "checkpoint-4 is incomplete; resuming from an earlier checkpoint" in caplog.text
+
+
+def test_checkpoints_of_several_processes_are_whole_too(tmp_path, write_checkpoint):
+    """Each process has its own random state; sharding writes the optimiser under another name, perhaps in parts."""
+    for step, optimiser in ((2, "optimizer.pt"), (4, "optimizer.bin")):
+        folder = write_checkpoint(step, random=("rng_state_0.pth", "rng_state_1.pth"), optimiser=optimiser)
+        assert last_checkpoint(tmp_path) == folder
+    (folder / "optimizer.bin").unlink()
+    (folder / "optimizer_0").mkdir()
+    assert last_checkpoint(tmp_path) == folder
+    (folder / "rng_state_1.pth").write_bytes(b"PK")
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
 
 
 def test_json_lines():
