@@ -79,7 +79,8 @@ def untrained(config: LiraConfig, output: Path) -> ModelSpec:
     """Write the untrained model, the baseline of the trained ones."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
     spec = _spec(names(config.design), output, "")
-    train_once(spec, identity, output, (), lambda: _model(LiRA.begin(config.design, config.arca.seed)), None)
+    datasets = published_datasets(config.design.multilingual, config.design.english)
+    train_once(spec, identity, output, datasets, lambda: _model(LiRA.begin(config.design, config.arca.seed)), None)
     return spec
 
 

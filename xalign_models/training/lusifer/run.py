@@ -81,9 +81,8 @@ def train(
             return stages.distil(model, teacher, data, config, folder, device)
         return stages.fit_two(model, data, config, folder, device)
 
-    trained_on = {name for data in stage.data for name in source(data.source).trains}
+    trained_on = _datasets(config, number)
     trained_on |= set(training_record(start_directory).get("datasets", ())) if start_directory else set()
-    trained_on |= published_datasets(config.encoder, config.llm)
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
 
@@ -132,8 +131,21 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
     identity = {"stage": "untrained", "checkpoints": bases, "text": data and data.fingerprint, **fields}
     spec = ModelSpec(dataclasses.replace(backbone, model=str(output)))
-    train_once(spec, identity, output, (), lambda: _begin(config, data)[0], None)
+    train_once(
+        spec,
+        identity,
+        output,
+        _datasets(config, _first(config) if data else None),
+        lambda: _begin(config, data)[0],
+        None,
+    )
     return spec, output
+
+
+def _datasets(config: LusiferConfig, number: int | None) -> set[str]:
+    """Data sets of the published checkpoints and, if it is given, of a stage's text."""
+    text = config.stage(number).data if number else ()
+    return published_datasets(config.encoder, config.llm).union(*(source(data.source).trains for data in text))
 
 
 def default_output(config: LusiferConfig, number: int) -> Path:

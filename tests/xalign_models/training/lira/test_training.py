@@ -332,10 +332,14 @@ def test_an_english_embedding_model_may_fuse(lira_config: Config, tiny_model: Pa
     assert module.get_embedding_dimension() == 16
 
 
-def test_the_untrained_fusion_is_the_baseline(lira_config: Config, tmp_path: Path) -> None:
+def test_the_untrained_fusion_is_the_baseline(
+    lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "published_datasets", lambda *names: {"NLI"} if all(names) else set())
     spec = run.untrained(lira_config(), tmp_path / "u")
     assert spec.name == spec.baseline == "xalign/plain__tiny__writer"
     assert load_encoder(str(tmp_path / "u"), device="cpu").encode_texts(["w1"], ["eng"]).shape == (1, 32)
+    assert json.loads((tmp_path / "u" / "xalign.json").read_text())["training"]["datasets"] == ["NLI"]
 
 
 def test_checkpoints_that_changed_are_refused(lira_config: Config, tiny_model: Path, tmp_path: Path) -> None:

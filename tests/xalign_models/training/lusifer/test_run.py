@@ -583,3 +583,13 @@ def test_the_untrained_model_is_the_baseline(english, write_config, workdir, con
     begun, _ = build.begin(config)
     connectors = [model[0].connector.outer.weight for model in (load(str(folder), device="cpu"), begun)]
     assert torch.equal(*connectors) == (connector == "random")
+    card = json.loads((folder / "xalign.json").read_text())
+    assert card["training"]["datasets"] == ([] if connector == "random" else ["Multi30k", "SQuAD"])
+    assert model_meta(str(folder)).training_datasets == (None if connector == "random" else {"Multi30k", "SQuAD"})
+
+
+@pytest.mark.parametrize("connector", ["random", "least-squares"])
+def test_the_untrained_model_names_the_text_of_its_checkpoints(english, write_config, workdir, monkeypatch, connector):
+    monkeypatch.setattr(run, "published_datasets", lambda *names: {"NLI"} if all(names) else set())
+    _, folder = run.untrained(load_config([write_config(connector=connector)]), workdir / "untrained")
+    assert "NLI" in json.loads((folder / "xalign.json").read_text())["training"]["datasets"]
