@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -22,8 +23,9 @@ from xalign_models.generation.critics import (
     parse_scores,
 )
 from xalign_models.generation.language_model import Completion
-from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec
-from xalign_models.training.lira.candidates import CandidateSource, at_k, judge_all
+from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec, make_translator
+from xalign_models.languages import TaggedText
+from xalign_models.training.lira.candidates import CandidateSource, at_k, judge_all, translate
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,21 @@ def test_no_translators_leave_the_text(tmp_path: Path) -> None:
     found = CandidateSource([], online=False)(["eins", "one"], ["deu-Latn", "eng-Latn"])
     assert found.texts == [["eins"], ["one"]]
     assert found.mask.tolist() == [[False], [True]]
+
+
+@pytest.mark.parametrize(("lines", "warns"), [([], True), (["other"], True), (["zwei"], False), (["eins"], False)])
+def test_a_translator_of_no_text_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lines: list[str], warns: bool
+) -> None:
+    """A file of translations may be partial, but one of other texts alone, or without a line, is a slip."""
+    path = tmp_path / "made.jsonl"
+    path.write_text("".join(json.dumps({"text": one, "translation": "a word"}) + "\n" for one in lines))
+    files = Translations(make_translator(f"file:{path}"), tmp_path)
+    texts = [TaggedText(one, "deu-Latn") for one in ("eins", "zwei")]
+    translate(texts, CandidateSource([Translations(Table(eins="one"), tmp_path), files], online=True))
+    assert caplog.messages == [f"file:{path} has translations of 0 of 2 texts; it adds no candidate."] * warns
+    translate([], CandidateSource([files], online=True))
+    assert len(caplog.messages) == warns
 
 
 def test_offline_says_what_is_missing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from xalign_models.generation.critics import Judged, Scores
 from xalign_models.generation.translators import Translations, TranslatorSpec
 from xalign_models.generation.translators.running import distinct, translate_all
 from xalign_models.languages import TaggedText
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,17 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
 
 
 def translate(texts: Sequence[TaggedText], source: CandidateSource) -> None:
-    """Make the missing translations of texts, and then their scores, with the weights of one model at a time."""
+    """Make the missing translations of texts, and then their scores, with the weights of one model at a time.
+
+    Warns of a translator that has a translation of no text, as a file that is of other texts.
+    """
     if source.online:
         pairs = [(text.text, text.lang) for text in texts]
         translate_all(pairs, source.translations)
+        for translations in source.translations:
+            if pairs and all(translations.get([pair], online=False)[0].problem for pair in pairs):
+                name = translations.translator.spec
+                logger.warning("%s has translations of 0 of %d texts; it adds no candidate.", name, len(pairs))
         if source.scores is not None:
             judge_all(pairs, source.translations, source.scores)
             source.scores.critic.model.release()
