@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import re
@@ -41,8 +42,6 @@ def test_local_sets(english, name, count, sides):
 
 
 def test_captions_are_of_one_image(english):
-    import gzip
-
     files = [english / "multi30k" / "task2" / "raw" / f"train.{i}.en.gz" for i in range(1, 6)]
     images = list(zip(*(gzip.decompress(file.read_bytes()).decode().splitlines() for file in files), strict=True))
     image_of = {text: i for i, image in enumerate(images) for text in image}
@@ -110,14 +109,24 @@ def test_missing_or_malformed_sets_are_refused(english, monkeypatch):
     (english / "sick_en" / "SICK_train.txt").write_text("header\nonly one column\n")
     with pytest.raises(DataError, match="sick_en is not in the layout of SICK"):
         rows_of(DataConfig("sick"), NOTHING, 0)
-    (english / "multi30k" / "task2" / "raw" / "train.1.en.gz").write_bytes(b"no gzip")
-    with pytest.raises(DataError, match="multi30k cannot be read"):
-        rows_of(DataConfig("multi30k"), NOTHING, 0)
     with pytest.raises(ModelError, match="no training set 'snips'; choose from wikitext-2"):
         rows_of(DataConfig("snips"), NOTHING, 0)
     monkeypatch.delenv("XALIGN_DATA")
     with pytest.raises(DataError, match="'squad_nqg' is missing: set XALIGN_DATA"):
         rows_of(DataConfig("squad-nqg"), NOTHING, 0)
+
+
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"w1 w2\n")[:-9], b"\x1f\x8b\x08" + b"\0" * 7 + b"\xff" * 9, gzip.compress(b"\xff\n")],
+    ids=["no gzip", "cut off", "garbled", "no UTF-8"],
+)
+def test_a_damaged_file_is_named(english, number, content):
+    damaged = english / "multi30k" / "task2" / "raw" / f"train.{number}.en.gz"
+    damaged.write_bytes(content)
+    with pytest.raises(DataError, match=f"^{re.escape(str(damaged))} cannot be read: "):
+        rows_of(DataConfig("multi30k"), NOTHING, 0)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,10 +85,13 @@ def _squad(root: Path) -> list[TrainingRow]:
 
 
 def _unpacked(path: Path) -> str:
-    with gzip.open(require_regular(path)) as file:
-        if len(content := file.read(MOST + 1)) > MOST:
-            raise DataError(f"{path} unpacks to more than {MOST} bytes.")
-    return content.decode("utf-8")
+    try:
+        with gzip.open(require_regular(path)) as file:
+            if len(content := file.read(MOST + 1)) > MOST:
+                raise DataError(f"{path} unpacks to more than {MOST} bytes.")
+        return content.decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from None
 
 
 def _captions(root: Path) -> list[TrainingRow]:
@@ -121,8 +125,6 @@ def _read(
         )
     try:
         return draw(parse(root / folder), limit, seed)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DataError(f"{root / folder} cannot be read: {error}.") from None
     except (IndexError, ValueError) as error:
         raise DataError(f"{root / folder} is not in the layout of {where} ({error}).") from None
 
