@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import check_output, err, language_codes, print_rows, split_list, tell
 from xalign_models.cli.options import Device, Json, Languages
-from xalign_models.cli.training import OVER, Change, Plan, Trained, as_changes, group, print_plan, report
+from xalign_models.cli.training import OVER, Change, Trained, as_changes, group, print_plan, report
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
@@ -128,7 +128,9 @@ def lira(
     source: Annotated[Path | None, Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
     ablate: Annotated[str | None, Option(help="Leave out critic, embeds, translations, multilingual or queue.")] = None,
     seed: Annotated[int | None, Option(help="Seed of both stages.")] = None,
-    plan: Plan = False,
+    plan: Annotated[
+        bool, Option("--plan", help="Print texts to translate, steps, time and memory on an H100; train nothing.")
+    ] = False,
     device: Device = None,
 ) -> None:
     """Train LiRA: choose and anchor to translations (arca), then fuse both paths (lasr), and write the model.

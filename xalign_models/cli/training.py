@@ -28,11 +28,6 @@ Trained = Annotated[
     Path | None, Option("--output", "-o", help="Directory to write to; by default named after the model.")
 ]
 
-Plan = Annotated[
-    bool,
-    Option("--plan", help="Print steps, time and memory on an H100, and LiRA's texts to translate; train nothing."),
-]
-
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
 
@@ -121,7 +116,7 @@ def lusifer(
         Path | None, Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
     ] = None,
     change: Change = None,
-    plan: Plan = False,
+    plan: Annotated[bool, Option("--plan", help="Print steps, time and memory on an H100; train nothing.")] = False,
     device: Device = None,
 ) -> None:
     """Join a multilingual encoder to an English language model with English text alone, and write the model.

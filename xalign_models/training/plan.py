@@ -102,7 +102,7 @@ def checked(rows: Sequence[Row]) -> list[Row]:
         ModelError: The plan takes more than :data:`MOST_HOURS` or the memory of more than :data:`MOST_DEVICES`.
     """
     hours, memory = sum(row.hours for row in rows), max(row.gigabytes for row in rows)
-    devices = math.ceil(1e9 * memory / MEMORY)
+    devices = max(1, math.ceil(1e9 * memory / MEMORY))
     if hours > MOST_HOURS or devices > MOST_DEVICES:
         worst = max(rows, key=lambda row: row.hours if hours > MOST_HOURS else row.gigabytes)
         raise ModelError(

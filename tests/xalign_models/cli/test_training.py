@@ -159,6 +159,13 @@ def test_a_plan_needs_no_stage_and_a_training_does(xalign, workdir):
     assert "--stage is missing: 1 is alignment" in line
 
 
+@pytest.mark.parametrize("method", ["lusifer", "lira"])
+def test_only_liras_plan_counts_texts_to_translate(xalign, workdir, method):
+    status, out, _ = xalign("train", method, "--help")
+    assert status == 0
+    assert ("texts to translate" in " ".join(out.replace("│", "").split())) == (method == "lira")
+
+
 def test_a_choice_that_is_none_of_the_listed_is_one_line(xalign, workdir):
     status, out, err = xalign("train", "lira", "--stage", "both")
     assert (status, out, len(err)) == (2, "", 1)

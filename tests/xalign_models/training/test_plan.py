@@ -45,6 +45,10 @@ def test_the_papers_lusifer_fits_one_device():
     assert rows[0].seconds == pytest.approx(by_hand / plan.FLOPS, rel=1e-3)
 
 
+def test_a_plan_needs_a_device_however_small_it_is():
+    assert [row.part for row in plan.checked([plan.Row.of("stage 1", 2, 0.01, 10.0)])] == ["stage 1", "total, 1 H100"]
+
+
 def test_distillation_takes_the_memory_of_whole_batches():
     small, whole = (
         lusifer.plan(load_config(["paper", "distilled"], [f"stages.2.mini_batch={n}"]), 2) for n in (16, 256)
