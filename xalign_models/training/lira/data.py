@@ -236,7 +236,10 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
             continue
         available.add(code)
         if not languages or code in languages:
-            columns[code] = list(csv.reader(io.StringIO(read_bytes(path, MOST_JSON).decode("utf-8"), newline="")))
+            try:
+                columns[code] = list(csv.reader(io.StringIO(read_bytes(path, MOST_JSON).decode("utf-8"), newline="")))
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise DataError(f"{path} cannot be read: {error}.") from None
     if not columns:
         raise DataError(f"{root} has {part} files in {', '.join(sorted(available))}; name them in lasr.languages.")
     counts = {len(rows) for rows in columns.values()}

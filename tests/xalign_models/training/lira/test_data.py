@@ -167,6 +167,10 @@ def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
     assert all("dev" in one.first.text for one in found.held_out)
     only = rated(lasr(ranking="stsb_multi_mt", languages=("deu-Latn",), ranking_samples=5))
     assert len(only.train) == 5 and {one.second.lang for one in only.train} == {"deu-Latn"}
+    for content in (b"\xff,two,3\n", b"one," + b"w" * 200_000 + b",3\n"):
+        (stsb / "stsb-de-train.csv").write_bytes(content)
+        with pytest.raises(DataError, match="stsb-de-train.csv cannot be read: "):
+            rated(lasr(ranking="stsb_multi_mt", ranking_samples=5))
     (stsb / "stsb-de-train.csv").write_text("one,two,3\n")
     with pytest.raises(DataError, match="differ in their number of rows"):
         rated(lasr(ranking="stsb_multi_mt", ranking_samples=5))
