@@ -92,9 +92,11 @@ class Findings:
         figures: By name; made with :mod:`xalign_models.figures`.
         notes: Caveats for readers of the tables, a sentence each.
         data: Fingerprint or revision of each text, by name.
+        models: Names of the models that were read, if the request does not name them.
     """
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     data: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()

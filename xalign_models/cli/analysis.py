@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json as jsonlib
+import shlex
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,16 +77,23 @@ def analyse(
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
-    """Provenance of the findings: models and revisions, text, options, versions and date."""
-    from xalign_models.evaluation.cache import versions
+    """Provenance of the findings: command, models and revisions, text, options, versions and date; no folders."""
+    from xalign_models.evaluation.cache import versions, without_folders
 
     scored = "results" in ANALYSES.facts(name).get("options", ())
+    options = {option: getattr(request, option) for option in ("rows", "languages", "device", "tasks")}
+    options = without_folders({**options, "results": request.results.name or None})
+    given = {"models": without_folders(request.models), **options}
+    words = [
+        f"--{key}={','.join(value) if isinstance(value, list) else value}" for key, value in given.items() if value
+    ]
     return {
         "analysis": name,
+        "command": shlex.join(["xalign", "analyse", name, *words]),
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-        "models": [_model(model, request.results, scored) for model in request.models],
-        "data": dict(findings.data),
-        "options": {name: getattr(request, name) for name in ("rows", "languages", "device", "tasks")},
+        "models": [_model(model, request.results, scored) for model in request.models or findings.models],
+        "data": without_folders(findings.data),
+        "options": options,
         "versions": {**versions(), "matplotlib": version("matplotlib")},
         "notes": list(findings.notes),
     }

@@ -215,20 +215,20 @@ def _complete_meta(path: Path, meta: ModelMeta) -> None:
 
 def meta_text(meta: ModelMeta) -> str:
     """A model's metadata as in mteb, but reproducible: without local paths, with sorted data sets."""
-    portable = {field: _without_folders(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
+    portable = {field: without_folders(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
     data = meta.model_copy(update=portable).to_dict()
     data["training_datasets"] = data["training_datasets"] and sorted(data["training_datasets"])
     return json.dumps(data, default=str, indent=1) + "\n"
 
 
-def _without_folders(value: Any) -> Any:
+def without_folders(value: Any) -> Any:
     """The value with file names instead of local paths, which mean nothing on another machine."""
     if isinstance(value, Mapping):
-        return {_without_folders(key): _without_folders(item) for key, item in value.items()}
+        return {without_folders(key): without_folders(item) for key, item in value.items()}
     if isinstance(value, set):
-        return {_without_folders(item) for item in value}
+        return {without_folders(item) for item in value}
     if isinstance(value, list | tuple):
-        return [_without_folders(item) for item in value]
+        return [without_folders(item) for item in value]
     if not isinstance(value, str):
         return value
     # a path may also be part of ``kind:path?option=value`` or ``name+kind:path``

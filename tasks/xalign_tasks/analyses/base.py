@@ -1,6 +1,6 @@
 """Shared code of the analyses: findings gathered model by model, sentences, results of a task."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,6 +15,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.boards.leaderboard import choose_models
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, LanguageError, ResultsError
+from xalign_models.evaluation.run import make_task
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.encoder import XAlignEncoder
@@ -37,6 +38,7 @@ class Study:
         self.figures: dict[str, Figure] = {}
         self.notes: list[str] = []
         self.data = dict(data or {})
+        self.models: tuple[str, ...] = ()
 
     def add(self, table: str, rows: pd.DataFrame | Iterable[Mapping[str, Any]], **labels: object) -> pd.DataFrame:
         """Append rows to a table, with constant columns added before their own; returns the labelled rows."""
@@ -45,9 +47,17 @@ class Study:
         self.tables[table] = pd.concat([self.tables.get(table), frame], ignore_index=True)
         return frame
 
+    def record_task(self, task: str, languages: Collection[str] | None = None) -> None:
+        """Note the revision of a task's text. Raises DataError if the task is unknown."""
+        self.data[task] = str(make_task(task, languages).metadata.dataset["revision"])
+
+    def record_corpora(self, names: Iterable[str]) -> None:
+        """Note the fingerprints of whole corpora that something is fitted on. Raises DataError if one is missing."""
+        self.data |= {name: corpora.load(name).fingerprint() for name in names if name not in self.data}
+
     def findings(self, *notes: str) -> Findings:
         """All that was gathered; ``notes`` follow those of the models."""
-        return Findings(self.tables, self.figures, (*self.notes, *notes), self.data)
+        return Findings(self.tables, self.figures, (*self.notes, *notes), self.data, self.models)
 
 
 def encoders(request: Request) -> Iterator[tuple[str, XAlignEncoder]]:

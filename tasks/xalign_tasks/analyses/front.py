@@ -220,6 +220,7 @@ def analyse(request: Request) -> Findings:
             continue
         try:
             pools.append(make())
+            study.record_task(name)
         except DataError as missing:
             study.notes.append(str(missing))
     if not pools:
@@ -257,6 +258,7 @@ def arms(request: Request, name: str, pool: Pool, study: Study) -> Iterator[tupl
     for label, alignment in (chosen | curve).items():
         try:
             yield label, values(pool, *vectors(request.load(ModelSpec(spec.backbone, alignment, spec.data)), pool))
+            study.record_corpora(alignment.corpora)
         except XAlignError as error:
             study.notes.append(f"{pool.name}, {label}: {error}")
 

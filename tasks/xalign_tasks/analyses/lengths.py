@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.evaluation.recording import task_sides
-from xalign_models.evaluation.run import make_task
 from xalign_models.linalg.arrays import Float64
 from xalign_tasks.analyses.base import Study, published_rows, statistics
 
@@ -34,7 +33,7 @@ def analyse(request: Request) -> Findings:
         for side, values in lengths.items():
             study.add("statistics", [statistics(values, COLUMNS)], task=name, side=side)
         study.figures[name] = draw(name, lengths)
-        study.data[name] = str(make_task(name, request.languages).metadata.dataset["revision"])
+        study.record_task(name, request.languages)
     paper = published_rows("lira-table-08.csv", "subset").rename(columns={"subset": "side"})
     study.add("statistics", paper, task="LazRetrieval [paper]")
     return study.findings("A text that several subsets have counts once.")

@@ -68,6 +68,7 @@ def analyse_layers(request: Request) -> Findings:
             f"{' and '.join(alignment.corpora)}, at most {alignment.limit or 'all'} rows of each.",
             *left_out,
         ]
+        study.record_corpora(alignment.corpora)
         study.data["tatoeba"] = tatoeba.corpus.fingerprint(tatoeba.languages)
     study.add("summary", spaces.published_accuracy())
     return study.findings(

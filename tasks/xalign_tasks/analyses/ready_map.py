@@ -67,6 +67,7 @@ def analyse(request: Request) -> Findings:
     paragraphs = list(dict.fromkeys(english.contexts))
     place = {context: number for number, context in enumerate(paragraphs)}
     study = Study()
+    study.record_task("XQuAD-R")
     for unit, documents, gold in (
         ("sentences", english.candidates, english.answers),
         ("paragraphs", paragraphs, {key: place[english.contexts[at]] for key, at in english.answers.items()}),
@@ -87,6 +88,7 @@ def analyse(request: Request) -> Findings:
             study.add("xquad", pd.DataFrame(rows).round(2), index=unit, queries=way)
             others = ({code: ranks[of][code] for code in texts if code != ENGLISH} for of in (way, PLAIN))
             study.add("means", pd.DataFrame([scores(*others)]).round(2), index=unit, queries=way)
+    study.models = (maps.settings["queries"], maps.settings["index"])
     return study.findings(
         f"In percent; means are over {len(texts) - 1} languages, 95% intervals over questions. Gains are over the "
         f"index's model. {fit_texts(english)[1]} of the texts to fit on were XQuAD's own, and were left out."

@@ -16,7 +16,6 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.evaluation.recording import task_texts
-from xalign_models.evaluation.run import make_task
 from xalign_models.generation.journal import batched
 from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.languages import LanguageText, display_name
@@ -145,7 +144,7 @@ def analyse_translators(request: Request) -> Findings:
     for task in request.tasks or TASKS:
         texts = with_prompts(task_texts(task, request.languages))
         texts = [(text, code) for text, code in texts if code not in (ENGLISH, None)]
-        study.data[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
+        study.record_task(task, request.languages)
         for name, title, module in models(request):
             rows = pd.DataFrame(choices(module, texts))
             if rows.empty:

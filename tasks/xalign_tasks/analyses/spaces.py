@@ -227,6 +227,7 @@ def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> 
         if fitted_only:
             tatoeba, left_out = tatoeba.within(space.lsar.languages_, "LIR and LSAR are fitted on")
         study.notes += [*describe(space, tatoeba), *left_out]
+        study.record_corpora(space.alignment.corpora)
         study.data["tatoeba"] = tatoeba.corpus.fingerprint(tatoeba.languages)
         yield space, tatoeba
 

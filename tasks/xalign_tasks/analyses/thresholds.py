@@ -36,6 +36,7 @@ def analyse(request: Request) -> Findings:
     half = {code: len(side.questions) // 2 for code, side in texts.items()}
     if min(half.values()) < 2:
         raise DataError("--rows: at least 4 are needed, one half for the thresholds and one to score.")
+    study.record_task("XQuAD-R")
     answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
     for name in request.named():
         encoder = request.load(name)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from xalign_models import typology
 from xalign_models.languages import canonical, to_iso639_1
+from xalign_tasks.analyses import base
 
 WORDS = [f"w{i}" for i in range(100)]
 OTHERS = ("deu", "fra", "spa", "tur")
+
+
+@pytest.fixture
+def made_up_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task is there, with revision 1 of its text."""
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(base, "make_task", lambda *_: task)
 
 
 @pytest.fixture

@@ -74,6 +74,32 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     assert "90 more rows in the files" in out
 
 
+def test_the_command_and_the_results_are_named_without_folders(xalign, fake, workdir, tiny_model):
+    (workdir / "some" / "res").mkdir(parents=True)
+    given = ["--results", workdir / "some" / "res", "--rows", 7, "--languages", "de,th", "-t", "A,B"]
+    xalign("analyse", "fake", "-m", tiny_model, "-m", "all-MiniLM-L6-v2", *given)
+    text = (workdir / "analyses" / "fake.json").read_text()
+    document = json.loads(text)
+    assert document["command"] == (
+        "xalign analyse fake --models=tiny,all-MiniLM-L6-v2 --rows=7 --languages=deu-Latn,tha-Thai --tasks=A,B "
+        "--results=res"
+    )
+    assert document["options"]["results"] == "res"
+    assert str(workdir) not in text and str(tiny_model.parent) not in text
+    (first, again) = (fake[0], xalign(*shlex.split(document["command"])[1:]) and fake[1])
+    assert (again.rows, again.languages, again.tasks) == (first.rows, first.languages, first.tasks)
+
+
+def test_models_that_an_analysis_chooses_are_in_its_report(xalign, workdir, tiny_model, monkeypatch):
+    found = Findings(data={f"own:{tiny_model}": "1"}, models=(str(tiny_model),))
+    monkeypatch.setitem(ANALYSES._entries, "own", Entry(lambda request: found, {"description": "A test."}))
+    _, out, _ = xalign("analyse", "own", "--json")
+    document = json.loads(out)
+    assert [model["name"] for model in document["models"]] == ["xalign/plain__tiny"]
+    assert document["data"] == {"own:tiny": "1"}
+    assert document["command"] == "xalign analyse own"
+
+
 def test_json_is_the_document_with_its_tables(xalign, fake, workdir):
     _, out, _ = xalign("analyse", "fake", "-o", "found", "--json")
     printed, document = json.loads(out), json.loads((workdir / "found" / "fake.json").read_text())

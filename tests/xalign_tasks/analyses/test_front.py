@@ -154,6 +154,7 @@ def test_every_arm_stands_in_table_and_figure(monkeypatch, workdir, tiny_model, 
     assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"])).all()
     assert any("planted, broken" in note for note in findings.notes)
     assert len(findings.figures) == 1
+    assert findings.data.keys() == {"XQuAD-R", text}
 
 
 def test_a_pool_without_answers_in_the_own_language_has_a_table_and_no_figure(monkeypatch, workdir, tiny_model):

@@ -224,6 +224,7 @@ def test_missing_translations_are_said(trained: Path, tiny_model: Path, monkeypa
     assert "graded" not in found.tables and any("4 texts have no translation" in one for one in found.notes)
 
 
+@pytest.mark.usefixtures("made_up_tasks")
 def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two files that translate one text alike, and another with a single word."""
     rows = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
@@ -233,8 +234,6 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
     texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
     monkeypatch.setattr(selection, "task_texts", lambda *_: texts)
-    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
-    monkeypatch.setattr(selection, "make_task", lambda *_: task)
     monkeypatch.setattr(selection, "BATCH", 5)
     found = ANALYSES["translators"](Request(("two",), tasks=("Made-up",)))
     table = found.tables["shares"]
@@ -251,21 +250,19 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
         ANALYSES["translators"](Request((str(trained.parent / "text"),), tasks=("Made-up",)))
 
 
+@pytest.mark.usefixtures("made_up_tasks")
 def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
-    monkeypatch.setattr(selection, "make_task", lambda *_: task)
     monkeypatch.setattr(selection, "task_texts", lambda *_: [("only", "eng-Latn")])
     with pytest.raises(DataError, match="no text of Made-up has two candidates"):
         ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
 
 
+@pytest.mark.usefixtures("made_up_tasks")
 def test_lengths_count_characters_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     sides = {"query": [("ab", "eng-Latn"), ("abcd", "deu-Latn")], "document": [("x" * n, None) for n in range(1, 102)]}
     monkeypatch.setattr(
         lengths, "task_sides", lambda name, languages: sides if name == "Search" else {"": sides["query"]}
     )
-    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
-    monkeypatch.setattr(lengths, "make_task", lambda *_: task)
     found = ANALYSES["lengths"](Request(tasks=("Search", "Pairs")))
     table = found.tables["statistics"].set_index(["task", "side"])
     query, document = table.loc["Search", "query"], table.loc["Search", "document"]

@@ -58,6 +58,7 @@ def test_the_sweep_ends_in_the_alignments(asked):
     np.testing.assert_allclose(sweep.loc[("lsar", 4), columns].astype(float), lsar)
     assert sweep.index.get_level_values("rank").max() == 16  # of LIR, as the vectors have 16 dimensions
     assert sweep["languages"].unique() == [3]
+    assert findings.data.keys() == {"tatoeba", "lingua", "newstest"}
     summary = findings.tables["summary"]
     ours = summary[summary["source"].str.startswith("this run")]  # published rows stand beside
     assert [label for label in ours["method"] if "best" not in label] == [
@@ -109,6 +110,7 @@ def test_the_summary_names_the_best():
 
 def test_accuracies_are_those_of_each_layers_model(few_rows):
     findings = lsar_accuracy.analyse_layers(few_rows)
+    assert findings.data.keys() == {"tatoeba", "lingua", "newstest"}
     frame = findings.tables["layers"].set_index(["layer", "method"])
     assert frame.index.tolist() == [
         (layer, method) for layer in range(3) for method in ("original", "centered", "lir-1", "lsar")

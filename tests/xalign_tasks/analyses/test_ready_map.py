@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from xalign_models.analysis import Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
+from xalign_models.models.building import load_encoder
 from xalign_models.paths import data_dir
+from xalign_tasks.analyses import ready_map
 from xalign_tasks.analyses.ready_map import fingerprint, fit_texts, scores, sides
 from xalign_tasks.lareqa.reader import Side
 
@@ -52,6 +56,18 @@ def test_recall_and_precision_by_hand():
     same = scores(ranks, ranks)
     assert same["P@1 gain low"] == same["P@1 gain high"] == 0
     assert scores(ranks) == {name: found[name] for name in ("recall@10", "P@1")}
+
+
+def test_text_and_models_are_named(monkeypatch, tiny_model, made_up_tasks):
+    side = Side({"1": "w1 w2", "2": "w3"}, ["w1", "w3 w4"], {"1": 0, "2": 1}, ["w1", "w3 w4"])
+    settings = {"queries": "one", "index": "another"}
+    maps = SimpleNamespace(settings=settings, transform=lambda rows, code: rows)
+    monkeypatch.setattr(ready_map, "sides", lambda: {ENGLISH: side, "deu-Latn": side})
+    monkeypatch.setattr(ready_map, "load_map", lambda name: maps)
+    monkeypatch.setattr(ready_map, "fit_texts", lambda test: ([], 0))
+    monkeypatch.setattr(Request, "load", lambda self, name: load_encoder(str(tiny_model), device="cpu"))
+    found = ready_map.analyse(Request())
+    assert (found.data, found.models) == ({"XQuAD-R": "1"}, ("one", "another"))
 
 
 @pytest.mark.realdata
