@@ -29,7 +29,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.ranking.pools import mixed, one_target_ranks, quota, z_scores
 from xalign_models.ranking.ranks import Adjust, Ranks, average_precision, normalise, one_target_precision, target_counts
 from xalign_models.specs import ModelSpec
-from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.base import Study, slug
 from xalign_tasks.lareqa import MLQAR, LAReQA, XQuADR
 from xalign_tasks.lareqa.reader import Side
 from xalign_tasks.lareqa.task import pool_targets
@@ -227,13 +227,14 @@ def analyse(request: Request) -> Findings:
         raise DataError(" ".join(study.notes) or f"--tasks {', '.join(request.tasks)}: the front has no such pool.")
     pools[1:1] = [thinned(pool) for pool in pools[:1] if pool.name == "XQuAD-R"]
     for name in request.named():
+        model = find_spec(name).name
         for pool in pools:
             found = dict(arms(request, name, pool, study))
             rows = [row for arm in found for row in measured(pool, arm, found)]
-            study.add("front", rows, model=find_spec(name).name, pool=pool.name)
+            study.add("front", rows, model=model, pool=pool.name)
             if np.isfinite(found["plain"]["same"]).any():  # product titles are in no query's language
-                stem = f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")
-                study.figures[stem] = draw(rows, name, pool.name)
+                stem = f"{slug(model)}-{pool.name}".replace(" ", "-")
+                study.figures[stem] = draw(rows, model.removeprefix("xalign/"), pool.name)
     return study.findings(
         "In percent, with 95% intervals over questions, whose translations are one question. `difference` is to plain.",
         "`quota`, `z-scores` and `mixed with English` change no map. The last needs a translation of each question.",

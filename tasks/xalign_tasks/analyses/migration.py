@@ -10,6 +10,7 @@ from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, ModelError
+from xalign_models.evaluation.cache import without_folders
 from xalign_models.languages import canonical
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.migration import MAPS, apply, fit_map
@@ -52,7 +53,7 @@ def analyse(request: Request) -> Findings:
         vectors[name] = {code: embed(encoder, side, code.split()[0]) for code, side in texts.items()}
     study = Study({CORPUS: corpus.fingerprint(languages), PAIR_CORPUS: corpora.load(PAIR_CORPUS).fingerprint()})
     for old, new in permutations(names, 2):
-        rows = kept(vectors[old], vectors[new], languages, {"index": old, "queries": new})
+        rows = kept(vectors[old], vectors[new], languages, without_folders({"index": old, "queries": new}))
         study.add("migration", pd.DataFrame(rows).round(2))
     return study.findings(
         "In percent. Queries are NTREX's last 500 sentences in each language; the index has their English sides. "

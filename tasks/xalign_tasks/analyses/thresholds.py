@@ -12,7 +12,7 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.linalg.arrays import Float64
 from xalign_models.ranking.ranks import normalise
-from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.base import Study, encoders
 from xalign_tasks.analyses.front import narrowed
 from xalign_tasks.analyses.ready_map import sides
 
@@ -38,8 +38,7 @@ def analyse(request: Request) -> Findings:
         raise DataError("--rows: at least 4 are needed, one half for the thresholds and one to score.")
     study.record_task("XQuAD-R")
     answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
-    for name in request.named():
-        encoder = request.load(name)
+    for name, encoder in encoders(request):
         asked, stored = (encoder.prompts.get(role, "") for role in ("query", "passage"))
         questions = {code: encoder.raw.encode([*side.questions.values()], asked) for code, side in texts.items()}
         sentences = {code: encoder.raw.encode(side.candidates, stored) for code, side in texts.items()}

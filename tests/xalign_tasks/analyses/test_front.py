@@ -153,7 +153,7 @@ def test_every_arm_stands_in_table_and_figure(monkeypatch, workdir, tiny_model, 
     assert (found["difference"].xs("plain") == 0).all()
     assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"])).all()
     assert any("planted, broken" in note for note in findings.notes)
-    assert len(findings.figures) == 1
+    assert [*findings.figures] == ["plain__tiny-planted"]
     assert findings.data.keys() == {"XQuAD-R", text}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,18 @@ def test_a_turned_space_keeps_all_and_a_stranger_nothing(monkeypatch):
     assert all(row["method"] == "no map" and row["kept"] == 100 for row in same)
     narrow = {language: normalise(rows[:, :8]) for language, rows in old.items()}
     assert all(row["method"] != "no map" for row in migration.kept(narrow, new, LANGUAGES, {}))
+
+
+def test_models_in_folders_have_their_last_names(monkeypatch, tiny_model):
+    corpus = SimpleNamespace(parallel=lambda codes: dict.fromkeys(codes, ["w1"] * 1000), fingerprint=lambda *_: "1")
+    monkeypatch.setattr(migration.corpora, "load", lambda name: corpus)
+    monkeypatch.setattr(migration, "_more_english", lambda *_: [])
+    monkeypatch.setattr(migration, "embed", lambda *_: None)
+    monkeypatch.setattr(migration, "kept", lambda old, new, languages, facts: [facts])
+    monkeypatch.setattr(Request, "load", lambda *_: None)
+    table = migration.analyse(Request((str(tiny_model), "all-MiniLM-L6-v2"))).tables["migration"]
+    assert table["index"].tolist() == ["tiny", "all-MiniLM-L6-v2"]
+    assert table["queries"].tolist() == ["all-MiniLM-L6-v2", "tiny"]
 
 
 def test_one_model_has_nowhere_to_go():

@@ -33,6 +33,12 @@ def test_rows_and_languages_are_honoured(asked, monkeypatch):
     assert counts[-1] == 15
 
 
+def test_model_and_text_are_named(asked, made_up_tasks):
+    found = thresholds.analyse(asked(languages=("deu-Latn",)))
+    assert {*found.tables["pairs"]["model"]} == {"xalign/plain__tiny"}
+    assert found.data == {"XQuAD-R": "1"}
+
+
 def test_too_few_rows_and_unknown_languages_are_refused(asked):
     for rows in (1, 3):
         with pytest.raises(DataError, match="--rows: at least 4"):
