@@ -85,7 +85,7 @@ def draw(frame: pd.DataFrame, title: str) -> Figure:
     """Similarity and loss, the two errors, and the bounds, by epoch."""
     figure, (axes,) = figures.canvas(1, 3, width=13.0, height=4.0)
     panels = (
-        ("similarity up, loss down", "cosine; loss", ("similarity", "mismatched", "loss")),
+        ("similarity and loss", "cosine; loss", ("similarity", "mismatched", "loss")),
         ("the two errors", "epsilon_1: distance; epsilon_2: 1 - cosine", ("epsilon_1", "epsilon_2")),
         ("bounds on the deviation (indicative)", "distance", ("bound_printed", "bound_safe")),
     )

@@ -157,6 +157,7 @@ def test_epochs_are_shown_with_their_bounds(trained: Path, given: Sentences) -> 
         assert row["bound_safe"] == pytest.approx(bound_safe(row["epsilon_1"], row["epsilon_2"], row["C"]))
     assert len(table[table["model"].str.endswith("[paper]")]) == 10
     assert list(found.figures) == ["epochs-arca"]
+    assert found.figures["epochs-arca"].axes[0].get_title() == "similarity and loss"
 
 
 def test_deviation_needs_a_trained_lira(tiny_model: Path, given: Sentences, workdir: Path) -> None:
