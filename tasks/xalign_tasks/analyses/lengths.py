@@ -43,7 +43,8 @@ def draw(name: str, lengths: dict[str, Float64]) -> Figure:
     """A histogram by side, as shares of its texts."""
     figure, axis = figures.plot(name, "characters of the text", "texts, in % of the side", width=8.0)
     longest = max(values.max() for values in lengths.values())
-    bins = np.arange(0, longest + 2, max(1, round(longest / BINS))) - 0.5  # whole characters fill evenly
+    step = max(1, round(longest / BINS))
+    bins = np.arange(0, longest + 1 + step, step) - 0.5  # whole characters fill evenly
     for index, (side, values) in enumerate(lengths.items()):
         weights = np.full(len(values), 100 / len(values))
         label = f"{side}: mean {values.mean():.0f}"

@@ -274,6 +274,12 @@ def test_lengths_count_characters_by_side(monkeypatch: pytest.MonkeyPatch) -> No
     assert set(found.figures) == {"Search", "Pairs"} and found.data == {"Search": "1", "Pairs": "1"}
 
 
+@pytest.mark.parametrize("longest", [1, 40, 99, 101, 150, 1000])
+def test_a_histogram_of_lengths_has_every_text(longest: int) -> None:
+    (axis,) = lengths.draw("Search", {"query": np.arange(1.0, longest + 1)}).axes
+    assert [outline.get_xy()[:, 0].max() > longest for outline in axis.patches] == [True]
+
+
 def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sts17() -> Sentences:
         return Sentences(
