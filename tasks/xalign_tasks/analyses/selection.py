@@ -120,16 +120,19 @@ def draw(table: pd.DataFrame) -> Figure:
     """Bars: how often the reference is picked, by corruption, a bar per model; means over languages."""
     means = table.pivot_table(index="against", columns="model", values="reference picked", sort=False)
     names = [display_name(language) for language in dict.fromkeys(table["language"])]
-    title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
+    of = f", mean of {len(names)} languages\n" if len(names) > 1 else ": "
+    title = f"The reference against corruptions of it{of}{fill(', '.join(names), 90)}"
     figure, axis = figures.plot(title, "corruption", "reference picked, in % of texts", width=8.0)
     width = 0.8 / len(means.columns)
+    places = np.arange(len(means))
     for index, model in enumerate(means.columns):
-        places = np.arange(len(means)) + (index - (len(means.columns) - 1) / 2) * width
-        axis.bar(places, means[model], width, label=model, color=figures.look(index)["color"])
-    axis.set_xticks(np.arange(len(means)), means.index)
-    axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
+        shift = (index - (len(means.columns) - 1) / 2) * width
+        axis.bar(places + shift, means[model], width, label=model, color=figures.look(index)["color"])
+    axis.set_xticks(places, means.index)
+    chance = np.where(means.index == "all", 100 / (1 + len(Corruption)), 50)
+    axis.hlines(chance, places - 0.4, places + 0.4, color="black", linestyle=":", label="chance")
     axis.set_ylim(0, 100)
-    axis.legend()
+    figure.legend(loc="outside lower center", ncols=4)
     return figure
 
 

@@ -280,6 +280,19 @@ def test_a_histogram_of_lengths_has_every_text(longest: int) -> None:
     assert [outline.get_xy()[:, 0].max() > longest for outline in axis.patches] == [True]
 
 
+def test_one_language_is_named_and_each_bar_has_its_chance() -> None:
+    against = ["all", *map(str, Corruption)]
+    table = pd.DataFrame({"against": against, "reference picked": 70.0, "model": "m", "language": "deu-Latn"})
+    (axis,) = selection.draw(table).axes
+    assert "German" in axis.get_title() and "mean" not in axis.get_title()
+    (chance,) = (line for line in axis.collections if line.get_label() == "chance")
+    places, heights = zip(*(segment.mean(axis=0) for segment in chance.get_segments()), strict=True)
+    assert heights == pytest.approx([100 / len(against), *[50] * len(Corruption)])
+    assert places == pytest.approx([bar.get_x() + bar.get_width() / 2 for bar in axis.patches])
+    (axis,) = selection.draw(pd.concat([table, table.assign(language="arb-Arab")])).axes
+    assert "mean of 2 languages" in axis.get_title()
+
+
 def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sts17() -> Sentences:
         return Sentences(
