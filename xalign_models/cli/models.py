@@ -170,23 +170,22 @@ def fit(
     elif backbone is None:
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
     else:
+        judged: dict[str, Any] = {"use": use, "overrides": backbone_options.fields()}
+        judged["prompts"] = split_list([prompts]) if prompts else None
         model = api.fit(
             method,
             backbone=backbone,
             label=label,
             default_lang=default_lang,
             unknown=unknown,
-            prompts=split_list([prompts]) if prompts else None,
             judge=split_list(judge),
-            use=use,
-            overrides=backbone_options.fields(),
+            **judged,
             **text,
             **dict(_parameter(assignment) for assignment in param or ()),
         )
         card = model.xalign_claims.get("card")
         if card is None:
-            options = {"device": device, "overrides": backbone_options.fields(), "use": use}
-            rows = api.harm_card(model.xalign_spec, backbone=backbone, **options)
+            rows = api.harm_card(model.xalign_spec, backbone=backbone, device=device, **judged)
             card = [row.cells() for row in rows]
         if card:
             model.xalign_claims = {**model.xalign_claims, "card": card}

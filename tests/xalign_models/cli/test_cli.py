@@ -246,6 +246,15 @@ def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own)
     assert names == [None, None, ["deu-Latn", "eng-Latn"]]
 
 
+def test_a_fitted_model_is_judged_under_the_prompts_of_its_fit(workdir, tiny_model, own, xalign):
+    cards = []
+    for name in ("query", "document"):
+        prompts = ("--prompt", "query=w1 w2 w3 w4 w5 ", "--prompt", "document=w6 ", "--prompts", name)
+        assert xalign(*fit("centered", tiny_model, *prompts))[0] == 0
+        cards.append(json.loads((workdir / "model" / "xalign.json").read_text())["card"])
+    assert cards[0] != cards[1]
+
+
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng", "--unknown", "error"))
     *card, last = out.splitlines()
