@@ -134,9 +134,11 @@ def _require_apart(models: Sequence[str], fields: Mapping[str, Any]) -> None:
     known: dict[str, tuple[str, Any]] = {}
     for model in models:
         located = locate(model, **fields)
-        first, spec = known.setdefault(located.name, (model, located.spec))
-        if spec != located.spec:
-            raise ModelError(f"{first} and {model} have one name in results, {located.name}. Rename one of them.")
+        first, other = known.setdefault(located.name, (model, located))
+        both = [(one.spec, one.saved and one.saved.content) for one in (other, located) if other is not located]
+        if len({*both}) > 1:
+            name = f"{first} and {model} have one name in results, {located.name}"
+            raise ModelError(f"{name}. Rename one of them, or fit one with another --label.")
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

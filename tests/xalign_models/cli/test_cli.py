@@ -246,6 +246,17 @@ def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own)
     assert names == [None, None, ["deu-Latn", "eng-Latn"]]
 
 
+def test_two_models_of_one_name_are_refused(workdir, tiny_model, own, write_text, xalign):
+    """Both have one label and are fitted on text in one folder, but the text changed in between."""
+    for output, seed in (("model", 1), ("second", 2)):
+        write_text(workdir / "fit", 40, seed=seed)
+        given = ("--label", "mine", "-o", output)
+        assert xalign("fit", "centered", "--backbone", tiny_model, "--corpus", "own:fit", *given)[0] == 0
+    command = ("-t", "OwnParallel", "--data", "own=own")
+    assert one_error(xalign("run", "-m", "model,second", *command), "model and second have one name")
+    assert xalign("run", "-m", "model,./model", *command)[0] == 0
+
+
 def test_a_fitted_model_is_judged_under_the_prompts_of_its_fit(workdir, tiny_model, own, xalign):
     cards = []
     for name in ("query", "document"):
