@@ -36,7 +36,7 @@ TOLERANCE = 1e-5
 """Allowed difference of the outcomes' mean and the score, which has six decimals."""
 MOST = 64 << 20
 """Maximum size of a file of items in bytes, unpacked; outcomes in bits take eight times as much in memory."""
-KEPT = 16 << 20
+KEPT = 4 << 20
 """Maximum size in bytes of the outcomes in memory, but for one file; those that were asked for last stay."""
 _STEPS = 65535  # of an outcome between a miss and a hit
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
