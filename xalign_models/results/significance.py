@@ -61,11 +61,11 @@ def holm(p: npt.ArrayLike, weights: Sequence[float] | None = None) -> npt.NDArra
     This holds under any dependence, such as that of languages of one text and their mean. It is the closed test of
     Bonferroni's, in which hypotheses share alpha by their ``weights``, by default equally.
     """
-    adjusted = np.array(p, np.float64)
-    shares = np.broadcast_to(1.0, len(adjusted)) if weights is None else np.asarray(weights, np.float64)
-    adjusted /= shares
-    order = np.argsort(adjusted, kind="stable")
-    steps = adjusted[order]  # in place from here: a large board has millions of pairs
-    steps *= np.cumsum(shares[order][::-1])[::-1]
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps, out=steps), 1, out=steps)
+    p = np.asarray(p, np.float64)
+    shares = np.ones(len(p)) if weights is None else np.asarray(weights, np.float64)
+    ratios = p / shares
+    order = np.argsort(ratios, kind="stable")
+    adjusted = np.empty(len(order))
+    remaining = np.cumsum(shares[order][::-1])[::-1]
+    adjusted[order] = np.minimum(np.maximum.accumulate(remaining * ratios[order]), 1)
     return adjusted
