@@ -131,14 +131,8 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
     identity = {"stage": "untrained", "checkpoints": bases, "text": data and data.fingerprint, **fields}
     spec = ModelSpec(dataclasses.replace(backbone, model=str(output)))
-    train_once(
-        spec,
-        identity,
-        output,
-        _datasets(config, _first(config) if data else None),
-        lambda: _begin(config, data)[0],
-        None,
-    )
+    datasets = _datasets(config, _first(config) if data else None)
+    train_once(spec, identity, output, datasets, lambda: _begin(config, data)[0], None)
     return spec, output
 
 
