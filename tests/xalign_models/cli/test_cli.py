@@ -398,19 +398,21 @@ def test_help_is_quick_and_light(workdir):
     code = (
         "import sys; sys.argv = ['xalign', '--help']\n"
         "try:\n    from xalign_models.cli import main; main()\n"
-        "finally:\n    assert not {'torch', 'mteb', 'transformers', 'datasets', 'numpy'} & sys.modules.keys()"
+        "finally:\n    assert not {'torch', 'mteb', 'transformers', 'datasets', 'numpy'} & sys.modules.keys()\n"
+        "    print(len(sys.modules))"
     )
-    taken = []
-    for _ in range(4):  # processor time, and the best of a few: others share the machine
+    taken: dict[str, list[float]] = {code: [], "import typer, rich.console": []}
+    for script in [*taken] * 4:  # processor time, and the best of a few: others share the machine
         before = os.times()
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         after = os.times()
-        taken.append(sum(after[2:4]) - sum(before[2:4]))
+        taken[script].append(sum(after[2:4]) - sum(before[2:4]))
         assert (found.returncode, found.stderr) == (0, "")
-        assert "leaderboard" in found.stdout
-        if taken[-1] < 0.5:
-            return
-    pytest.fail(f"xalign --help takes {min(taken):.2f} s")
+        if script == code:
+            assert "leaderboard" in found.stdout
+            assert int(found.stdout.split()[-1]) < 350  # 316, exact on any machine
+    helped, libraries = map(min, taken.values())
+    assert helped < 5 * libraries  # 2.7 times
 
 
 @pytest.mark.parametrize(
