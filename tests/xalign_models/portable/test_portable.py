@@ -120,7 +120,6 @@ print(json.dumps([ratio, sorted(sys.modules)]))
 """
     command = [sys.executable, "-c", code]
     runs = [json.loads(subprocess.run(command, check=True, cwd=workdir, capture_output=True).stdout) for _ in "123"]
-    print("SEC", [s for s,_ in runs])
     assert min(ratio for ratio, _ in runs) < 2
     modules = runs[0][1]
     assert not {name.split(".")[0] for name in modules} & (FOREIGN | {"transformers", "langcodes"})
