@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -80,7 +79,7 @@ def run(
     set_data(data)
     spending.set()
     from xalign_models.models.mteb import check_task, tasks_of
-    from xalign_models.models.names import trust_in
+    from xalign_models.models.names import locate_all, trust_in
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)
@@ -93,7 +92,7 @@ def run(
         raise ModelError("--budget and --timeout limit a single process; neither can be combined with --engine ray.")
     for name in names:  # before the seconds that mteb takes to import
         check_task(name)
-    _require_apart(chosen_models, fields)
+    locate_all(chosen_models, **fields)
     if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS[benchmark].whole):
         names += [part.task for part in BENCHMARKS[benchmark].parts]
     elif benchmark:
@@ -125,20 +124,6 @@ def run(
         show(make({row["model"] for row in scored}, {row["task"] for row in scored}, Path(output), benchmark))
     if len(scored) < len(outcomes):
         raise typer.Exit(1 if scored else 2)
-
-
-def _require_apart(models: Sequence[str], fields: Mapping[str, Any]) -> None:
-    """Refuse a model that does not exist, and two of one name, which would be one row of the board."""
-    from xalign_models.models.names import locate
-
-    known: dict[str, tuple[str, Any]] = {}
-    for model in models:
-        located = locate(model, **fields)
-        first, other = known.setdefault(located.name, (model, located))
-        both = [(one.spec, one.saved and one.saved.content) for one in (other, located) if other is not located]
-        if len({*both}) > 1:
-            name = f"{first} and {model} have one name in results, {located.name}"
-            raise ModelError(f"{name}. Rename one of them, or fit one with another --label.")
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from xalign_models.errors import XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import Outcome, languages_of, make_task, of_subsets, remove_items
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.names import find_spec, locate
+from xalign_models.models.names import Located, locate_all
 from xalign_models.results.items import Level, full_folder, save_items
 
 PIECES = 4
@@ -61,14 +61,15 @@ def run(
     if trusted := given.get("trust_remote_code"):
         given["trust_remote_code"] = _absolute((trusted,) if isinstance(trusted, str) else trusted)
     paths = _absolute(models)
-    names = {model: str(find_spec(model, **given).name) for model in paths}
+    located = locate_all(paths, **given)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     families: dict[str, list[str]] = {}
-    for model in names:
-        families.setdefault(_family(model, given), []).append(model)
+    for model, place in located.items():
+        families.setdefault(_family(model, place), []).append(model)
     tasks_by_name = {task.metadata.name: task for task in chosen}
     with cluster.pool(plugins) as pool:
         scorer = partial(score, cluster.device, given, items, len(pool.ray.nodes()) > 1)
+        names = {model: place.name for model, place in located.items()}
         driver = _Driver(pool, scorer, SafeResultCache(output), tasks_by_name, names, items, most)
         for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # without models, to load the code
             pool.start(tuple(family), open_models, cluster.device, given, family)
@@ -86,10 +87,10 @@ def _absolute(models: Iterable[str]) -> list[str]:
     return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
 
 
-def _family(model: str, given: dict[str, Any]) -> str:
+def _family(model: str, located: Located) -> str:
     """A key that models with the same vectors share."""
     try:
-        return locate(model, **given).namespace
+        return located.namespace
     except XAlignError:  # a worker reports it
         return model
 

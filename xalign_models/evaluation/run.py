@@ -20,7 +20,7 @@ from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
-from xalign_models.models.names import locate
+from xalign_models.models.names import locate_all
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
 from xalign_models.results.reading import check_main_scores, read_result
@@ -92,15 +92,14 @@ def run(
         One outcome per model and task, as soon as it is available.
 
     Raises:
-        ModelError: A model or the device does not exist.
+        ModelError: A model or the device does not exist, or two of the models have one name.
         DataError: A task does not exist.
         LanguageError: A task has nothing in the chosen languages.
         ResultsError: ``output`` cannot be written.
     """
     fields = overrides or {}
-    names = [  # checks the names before hours of work
-        locate(model, **fields).name if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
-    ]
+    located = locate_all((model for model in models if isinstance(model, str)), **fields)  # before hours of work
+    names = [located[model].name if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models]
     device = pick_device(device, several=True)
     cache = SafeResultCache(output)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]

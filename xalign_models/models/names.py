@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +118,24 @@ def locate(model: str | Path, **overrides: Any) -> Located:
     spec = located.spec
     backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **changes)
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
+
+
+def locate_all(models: Iterable[str], **overrides: Any) -> dict[str, Located]:
+    """Locate the models of a run; arguments are those of :func:`locate`.
+
+    Raises:
+        ModelError: As for :func:`locate`, or two models have one name in results and would be one row of the board.
+    """
+    located = {model: locate(model, **overrides) for model in models}
+    known: dict[str, tuple[str, Located]] = {}
+    for model, place in located.items():
+        first, other = known.setdefault(place.name, (model, place))
+        if len({(one.spec, one.saved and one.saved.content) for one in (other, place)}) > 1:
+            raise ModelError(
+                f"{first} and {model} have one name in results, {place.name}. Rename one of them, or fit one with "
+                "another --label."
+            )
+    return located
 
 
 def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any]:
