@@ -65,7 +65,10 @@ def _language_weights(subsets: tuple[str, ...]) -> Mapping[str, Mapping[str, flo
         into[target].append(subset)
     for language in sorted(into.keys() | leaving.keys()):
         sides = [side[language] for side in (into, leaving) if language in side]
-        rows[code(language)] = {subset: 1 / (len(sides) * len(side)) for side in sides for subset in side}
+        weights: dict[str, float] = {}
+        for side in sides:  # x-x is on both
+            weights |= {subset: weights.get(subset, 0.0) + 1 / (len(sides) * len(side)) for subset in side}
+        rows[code(language)] = weights
     return rows
 
 

@@ -7,16 +7,19 @@ import json
 import re
 import shutil
 import time
+from statistics import fmean
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from xalign_models.boards.baseline import make_baseline, read_before, write_baseline
 from xalign_models.boards.gate import compare
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
 from xalign_models.errors import ResultsError
-from xalign_models.results.languages import language_weights
+from xalign_models.results.languages import code, into_and_from, language_weights
 from xalign_models.results.proportions import fall_of, interval, p_of_fall
 from xalign_models.results.reading import read_results
 
@@ -99,6 +102,17 @@ def test_shares_by_hand() -> None:
     }
     assert language_weights(["en"]) == {"en": {"en": 1.0}}  # the mean is the same
     assert language_weights(["aaa_Latn-bbb_Latn"])["bbb-Latn"] == {"aaa_Latn-bbb_Latn": 1.0}  # there is only Into
+
+
+@given(st.sets(st.tuples(*[st.sampled_from(["aaa_Latn", "bbb_Latn", "ccc_Latn"])] * 2), min_size=1))
+def test_a_languages_row_is_the_mean_of_into_and_from(pairs) -> None:
+    scores = {f"{source}-{target}": i / 10 for i, (source, target) in enumerate(sorted(pairs))}
+    into, leaving = into_and_from(scores)
+    for language in into.keys() | leaving.keys():
+        weights = language_weights(scores)[code(language)]
+        assert sum(weights.values()) == pytest.approx(1)
+        mean = fmean(side[language] for side in (into, leaving) if language in side)
+        assert sum(weight * scores[subset] for subset, weight in weights.items()) == pytest.approx(mean)
 
 
 def test_same_results_pass(results, keep, tmp_path) -> None:
