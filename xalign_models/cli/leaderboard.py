@@ -65,6 +65,11 @@ def leaderboard(
     if (html is not None or means or by_language) and (benchmark or studies):
         shown = "--html" if html is not None else "--means" if means else "--by-language"
         raise ResultsError(f"{'--benchmark' if benchmark else '--studies'} has no effect with {shown}; leave one out.")
+    if benchmark and chosen_tasks:
+        raise ResultsError("--benchmark and --tasks both choose tasks; leave one out.")
+    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].board and (languages or studies):
+        option = "--languages" if languages else "--studies"
+        raise ResultsError(f"{option} has no effect on {benchmark}, which has a board of its own; leave it out.")
     if html is not None:
         _write_page(Path(output), html, chosen_models, chosen_tasks or None, serve)
         return
@@ -140,7 +145,10 @@ def make(
     languages: Collection[str] | None = None,
     study: bool | None = None,
 ) -> Board:
-    """The board of some models and tasks, or of a benchmark; those of the LUSIFER paper have a board of their own."""
+    """The board of some models and tasks, or of a benchmark, ours or mteb's.
+
+    A benchmark of the LUSIFER paper has a board of its own, unless another task is asked for.
+    """
     from xalign_models.boards.leaderboard import leaderboard as make_board
     from xalign_models.boards.studies import models_alone
     from xalign_models.results.reading import read_results
@@ -151,11 +159,14 @@ def make(
             return make_board(results, models=models, tasks=tasks, languages=languages, study=study)
     results = read_results(output)
     if benchmark:
-        entry = BENCHMARKS[benchmark]
-        if entry.board:
+        from xalign_models.models.mteb import tasks_of
+
+        entry = BENCHMARKS[benchmark] if benchmark in BENCHMARKS else None
+        names = [part.task for part in entry.parts] if entry else [task.metadata.name for task in tasks_of(benchmark)]
+        if entry and entry.board and set(tasks or ()) <= set(names):
             board: Board = entry.make_board(results, benchmark, models)
             return board
-        tasks = tasks or [part.task for part in entry.parts if part.task in results.tasks]
+        tasks = tasks or [name for name in names if name in results.tasks]
         if not tasks:
             raise ResultsError(f'No results of {benchmark}; score models with `xalign run --benchmark "{benchmark}"`.')
     return make_board(results, models=models, tasks=tasks, languages=languages, study=study)

@@ -298,7 +298,7 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert one_error(
         xalign("leaderboard", "--benchmark", "XAlign(parallel)"), 'xalign run --benchmark "XAlign(parallel)"'
     )
-    assert one_error(xalign("leaderboard", "--benchmark", "nope"), "Unknown benchmark 'nope'", "`xalign tasks`")
+    assert one_error(xalign("leaderboard", "--benchmark", "nope"), "Unknown benchmark 'nope'", "mteb's names work too")
     assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
 
 

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from tests.xalign_models.page.conftest import data_in
+from xalign_models.cli.leaderboard import make
 
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
 
@@ -87,6 +88,39 @@ def test_a_choice_without_effect_is_refused(board, tmp_path, monkeypatch, form: 
     status, out, (line,) = board(*form.split(), *choice)
     assert (status, out, (tmp_path / "page").exists()) == (2, "", False)
     assert f"{choice[0]} has no effect with {form.split(maxsplit=1)[0]}; leave one out." in line
+
+
+OWN = "XAlign(LUSIFER, te)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--benchmark", OWN, "-t", "SIB200ZeroShot"), "--benchmark and --tasks both choose tasks; leave one out."),
+        (("--benchmark", "XAlign(parallel)", "-t", "Tatoeba36"), "--benchmark and --tasks both choose tasks"),
+        (("--benchmark", OWN, "--languages", "de"), f"--languages has no effect on {OWN}, which has a board"),
+        (("--benchmark", OWN, "--studies"), f"--studies has no effect on {OWN}"),
+    ],
+)
+def test_a_benchmark_drops_no_option(board, arguments, message: str) -> None:
+    status, out, (line,) = board(*arguments)
+    assert (status, out) == (2, "")
+    assert message in line
+
+
+def test_mtebs_benchmarks_have_a_board_too(board, put, tmp_path) -> None:
+    status, out, (line,) = board("--benchmark", "MTEB(eng, v2)")
+    assert (status, out) == (2, "")
+    assert "No results of MTEB(eng, v2); score models with" in line
+    put(PLAIN, "STS12", {"default": 0.5})
+    status, out, _ = board("--benchmark", "MTEB(eng, v2)", "--json")
+    assert (status, json.loads(out)["columns"]) == (0, ["STS12"])
+
+
+def test_a_run_of_a_benchmark_and_other_tasks_shows_both(board, put, tmp_path) -> None:
+    put(PLAIN, "IndicLangClassification", {"default": 0.5})
+    tasks = {"SIB200ZeroShot", "IndicLangClassification"}
+    assert set(make({PLAIN}, tasks, tmp_path, OWN).columns) == tasks
 
 
 def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
