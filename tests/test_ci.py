@@ -84,7 +84,7 @@ def test_the_actions_statuses(gate, command, tmp_path) -> None:
     put(tmp_path / "new", 0.4)
     status, outputs, printed = gate(**given, cannot_tell="warn")
     assert (status, outputs) == (1, "status=1\n")
-    assert "::error title=T de::me/model%3A fell" in printed
+    assert "::error title=T de::me/model: fell" in printed
     assert "fell" in (tmp_path / "summary.md").read_text()
     assert ET.parse(tmp_path / "xalign-gate.xml").getroot().attrib["failures"] == "1"
     assert gate(**given, tolerance="1,T=20")[0] == 0

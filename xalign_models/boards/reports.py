@@ -42,7 +42,7 @@ def workflow_commands(report: GateReport) -> list[str]:
     lines = []
     for verdict, command in ((Verdict.FAIL, "error"), (Verdict.CANNOT_TELL, "warning")):
         for row in [row for row in report.rows if row.verdict == verdict][:_MOST_ANNOTATIONS]:
-            title = escape(f"{row.task} {row.language}", "github")
+            title = escape(f"{row.task} {row.language}", "property")
             lines.append(f"::{command} title={title}::{escape(f'{row.model}: {row.explained()}', 'github')}")
     return lines
 

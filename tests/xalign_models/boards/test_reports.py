@@ -39,9 +39,9 @@ def test_an_empty_report_is_an_error_in_junit() -> None:
 
 def test_workflow_commands() -> None:
     assert workflow_commands(REPORT) == [
-        r"::error title=T de\n<b>::m|1%3A fell%3A 80.00 to 70.00 (-10.00%2C 90%25 interval -12.00 to -8.00%2C p 1e-09"
-        "%2C allowed -1)",
-        "::warning title=T fr::m|1%3A missing%3A no new score",
+        r"::error title=T de\n<b>::m|1: fell: 80.00 to 70.00 (-10.00, 90%25 interval -12.00 to -8.00, p 1e-09"
+        ", allowed -1)",
+        "::warning title=T fr::m|1: missing: no new score",
     ]
     assert len(workflow_commands(GateReport((FELL,) * 50 + (GONE,) * 50))) == 20
 
