@@ -1,8 +1,9 @@
 """A trial as a page: the answer first, then the scores, what it costs, and what to do next."""
 
 from pathlib import Path
+from shlex import quote
 
-from xalign_models.boards.trial import Score, Trial
+from xalign_models.boards.trial import ACROSS, SCORED, Score, Trial
 from xalign_models.languages import display_name, is_canonical
 from xalign_models.page.writing import filled, table
 from xalign_models.paths import atomic_write_text
@@ -16,9 +17,10 @@ NAMES = {"precision_at_1": "P@1", "ndcg_at_10": "nDCG@10"}
 def answer(trial: Trial) -> str:
     """The trial's result in a sentence."""
     across, name, label = trial.across, _metric(trial), trial.recommendation.chosen.label
+    where = ACROSS if across.name == ACROSS else "within a language"
     if trial.model is None:
-        return f"No alignment helps here: the model keeps its {name} of {100 * across.before:.1f} across languages."
-    change = f"{name} across languages from {100 * across.before:.1f} to {100 * across.after:.1f}"
+        return f"No alignment helps here: the model keeps its {name} of {100 * across.before:.1f} {where}."
+    change = f"{name} {where} from {100 * across.before:.1f} to {100 * across.after:.1f}"
     if trial.helps and trial.cost:
         price = f"{100 * trial.cost:.1f} points within a language"
         return f"Alignment helps at a price: {label} raises {change}, and loses {price}."
@@ -39,17 +41,18 @@ def write_trial(trial: Trial, path: Path) -> None:
         for one in chosen.verdicts
     ]
     shared, texts = sum(each.exact + each.near for each in trial.overlap), sum(each.texts for each in trial.overlap)
+    model, again = str(trial.model or trial.backbone), f"{SCORED}=test:{trial.text}"
     words = {
         "title": f"{trial.backbone} on {trial.text.resolve().name}",
         "answer": answer(trial),
         "metric": _metric(trial),
         "reason": chosen.reason,
         "overlap": f"{shared} of {texts}",
-        "model": str(trial.model or trial.backbone),
+        "model": repr(model),
         "facts": f"{trial.task}: {', '.join(map(display_name, languages))}",
-        "command": f"xalign try {trial.backbone} {trial.text}",
-        "data": f"--data own=test:{trial.text}",
-        "task": trial.task,
+        "command": f"xalign try {quote(trial.backbone)} {quote(str(trial.text))} -o {quote(str(path.parent))}",
+        "run": f"xalign run -m {quote(model)} -t {trial.task} --data {quote(again)} -o new",
+        "gate": f"xalign gate -o new --against {quote(str(path.parent / 'results' / 'baseline.json'))}",
     }
     parts = {name: escape(text, "html") for name, text in words.items()}
     parts["chart"] = "".join(map(_bar, trial.scores))

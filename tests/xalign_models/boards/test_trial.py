@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ def planted_text(workdir, write_vectors):
         names = [text for code in LANGUAGES for text in texts[code]]
         moved = [meaning + 0.1 * rng.normal(size=meaning.shape) + offset * rng.normal(size=DIM) for _ in LANGUAGES]
         vectors = [np.concatenate(moved)]
-        folder = workdir / "text"
+        folder = workdir / "it's my text"
         folder.mkdir()
         if form == "parallel":
             for code, lines in texts.items():
@@ -51,7 +53,7 @@ def planted_text(workdir, write_vectors):
 @pytest.mark.parametrize(("form", "metric"), [("parallel", "P@1"), ("collection", "nDCG@10")])
 def test_a_trial_finds_planted_offsets_and_writes_all_it_names(xalign, workdir, planted_text, form, metric):
     text, model = planted_text(2.0, form)
-    status, out, _ = xalign("try", model, text, "-o", "out", "--json")
+    status, out, _ = xalign("try", model, text, "-o", "my out", "--json")
     assert status == 0
     trial = json.loads(out)
     scores = {score["name"]: score for score in trial["scores"]}
@@ -61,20 +63,30 @@ def test_a_trial_finds_planted_offsets_and_writes_all_it_names(xalign, workdir, 
     assert trial["recommendation"]["chosen"]["method"]
     assert ("same language" in scores) == (form == "collection")
     assert {"deu-Latn", "eng-Latn", "fra-Latn"} <= scores.keys()
-    page = (workdir / "out" / "report.html").read_text()
+    page = (workdir / "my out" / "report.html").read_text()
     assert f"{metric} across languages from {100 * across['before']:.1f} to {100 * across['after']:.1f}" in page
     assert "{{" not in page
     assert not re.search(r"<script|src=|https?://", page)
-    assert (workdir / "out" / "model" / "modules.json").is_file()
-    again = xalign("gate", "-o", "out", "--against", "out/results/baseline.json")
-    assert again[0] == 0
+    assert (workdir / "my out" / "model" / "modules.json").is_file()
+    snippet, *commands = re.findall(r"(?s)<(?:pre|code)>(.*?)</(?:pre|code)>", page)
+    assert "load('my out/model')" in html.unescape(snippet)
+    run, gate, again = (shlex.split(line) for line in html.unescape("\n".join(commands)).splitlines())
+    assert again == ["xalign", "try", model, str(text), "-o", "my out"]
+    assert xalign(*run[1:])[0] == 0
+    assert xalign(*gate[1:])[0] == 0
+    (result,) = (workdir / "new" / "results").glob("*/*/Own*.json")
+    scores = json.loads(result.read_text())
+    for entry in scores["scores"]["test"]:
+        entry["main_score"] /= 2
+    result.write_text(json.dumps(scores))
+    assert xalign(*gate[1:])[0] == 1
 
 
 def test_a_trial_says_when_no_alignment_helps(xalign, workdir, planted_text):
     text, model = planted_text(0.0)
     status, out, _ = xalign("try", model, text, "-o", "out")
     assert status == 0
-    assert "No alignment helps here" in out
+    assert re.search(r"No alignment helps here: the model keeps its P@1 of [\d.]+ across languages\.", out)
     assert not (workdir / "out" / "model").exists()
     assert json.loads((workdir / "out" / "results" / "baseline.json").read_text())["scores"]
 
@@ -86,6 +98,9 @@ def test_judgements_within_languages_alone_are_scored_and_do_not_choose(xalign, 
     assert any("No query has a relevant document in another language" in line for line in err)
     scores = {score["name"] for score in json.loads(out)["scores"]}
     assert scores == {"same language", "deu-Latn", "eng-Latn", "fra-Latn"}
+    sentence = re.search(r'class="answer">(.*?)<', (workdir / "out" / "report.html").read_text())[1]
+    assert " within a language" in sentence
+    assert "across" not in sentence
 
 
 @pytest.mark.parametrize(
