@@ -52,7 +52,7 @@ def leaderboard(
         tasks: Names; None for all.
         metric: ``main_score`` for each task's own.
         significance: Test differences where ranks by item were kept.
-        languages: Canonical codes; subsets with another language are left out, except the one of all pairs. None for
+        languages: Canonical codes; a subset counts that has one of them, and no other but the one of all pairs. None for
             the subsets that give the most scores, of :func:`xalign_models.results.languages.shared`.
         study: Whether to show studies, or models (see :mod:`xalign_models.boards.studies`); None for both.
 

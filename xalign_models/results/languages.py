@@ -79,9 +79,12 @@ def varying(spoken: Iterable[Collection[str]]) -> list[str]:
 
 
 def within(spoken: Mapping[str, Collection[str]], languages: Collection[str] | None) -> set[str]:
-    """Subsets whose languages, but the one of all pairs, are among the chosen ones."""
-    others = set(varying(spoken.values())) - set(languages or ())
-    return {subset for subset, codes in spoken.items() if languages is None or not others & set(codes)}
+    """Subsets whose languages, but the one of all pairs, are among the chosen ones, and one at least."""
+    if languages is None:
+        return set(spoken)
+    chosen = set(languages)
+    others = set(varying(spoken.values())) - chosen
+    return {subset for subset, codes in spoken.items() if not codes or (not others & {*codes} and chosen & {*codes})}
 
 
 Subset = TypeVar("Subset", bound=Hashable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.boards.means import means_csv
 from xalign_models.errors import ResultsError
 from xalign_models.results.reading import read_results
@@ -39,3 +40,24 @@ def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
     assert len(means_csv(results, ["org/a"]).splitlines()) == 4
     with pytest.raises(ResultsError, match="org/c"):
         means_csv(results, ["org/c"])
+
+
+@pytest.mark.parametrize(
+    ("spoken", "near"),
+    [
+        ([("eng",)], "eng"),  # a task of a single subset
+        ([("deu", "eng")], "deu"),
+        ([("deu", "eng"), ("eng", "deu")], "deu"),  # both directions of a pair
+        ([("eng",), ("deu", "eng"), ("fra", "eng")], "deu"),
+    ],
+)
+def test_languages_are_obeyed_where_no_language_varies(put, tmp_path, spoken, near: str) -> None:
+    names = {"-".join(codes): [f"{code}-Latn" for code in codes] for codes in spoken}
+    put("org/a", "T", dict.fromkeys(names, 0.5), languages=names)
+    results = read_results(tmp_path)
+    assert not results.tables["org/a", "T"].values(languages=["swh-Latn"])
+    left = results.tables["org/a", "T"].values(languages=[f"{near}-Latn", "swh-Latn"])
+    assert set(left) == {name for name in names if near in name}
+    assert results.tables["org/a", "T"].values() == dict.fromkeys(names, 0.5)
+    with pytest.raises(ResultsError, match="No subset is within swh-Latn alone"):
+        leaderboard(results, languages=["swh-Latn"])
