@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, repeat
 from statistics import fmean
 from typing import Any
 
@@ -258,16 +258,15 @@ def detail(
     columns: list[str] = []
     legend = [f"{task}: {_name(metric)} in percent."]
     by_model = {head.name: results.tables[head.name, task].values(metric, languages) for head in heads}
-    common = shared([frozenset(values) for values in by_model.values() if values])
+    texts = {name: frozenset(zip(repeat(results.tables[name, task].text), by_model[name])) for name in by_model}
+    common = shared([subsets for subsets in texts.values() if subsets])
     for head in heads:
         table, values = results.tables[head.name, task], by_model[head.name]
-        like = (
-            by_language(task, {s: value for s, value in values.items() if s in common})
-            if common <= values.keys()
-            else {}
-        )
+        alike = {s: value for s, value in values.items() if (table.text, s) in common}
+        like = by_language(task, alike) if common <= texts[head.name] else {}
+        mark = "" if table.text in {text for text, _ in common} else "≠"
         for heading, scores in by_language(task, values).items():
-            columns.append(f"{head.name.removeprefix('xalign/')} {heading}".strip())
+            columns.append(" ".join(filter(None, (head.name.removeprefix("xalign/"), heading, mark))))
             for language, value in {**scores, "mean": like.get(heading, {}).get("mean")}.items():
                 if value is None:
                     continue
@@ -276,9 +275,11 @@ def detail(
     if not columns:
         where = f" in {', '.join(languages)}" if languages else ""
         raise ResultsError(f"No readable result of {task} has {metric!r}{where}.")
-    if any(values.keys() != common for values in by_model.values()):
+    if any(subsets != common for subsets in texts.values()):
         legend.append(f"mean: over the {len(common)} subsets that most models share; –: the model lacks one of them.")
-    if any(column.endswith("Into X") for column in columns):
+    if any(column.endswith("≠") for column in columns):
+        legend.append("≠: not comparable with the others, which were scored on another revision or split of the text.")
+    if any("Into X" in column for column in columns):
         legend.append("Into X: mean over the pairs whose candidates are in X; From X: whose queries are.")
     if any(cell.fitted for row in cells.values() for cell in row.values()):
         legend.append(_FITTED)

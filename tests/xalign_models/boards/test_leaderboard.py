@@ -113,6 +113,20 @@ def test_languages_may_be_chosen(put, tmp_path) -> None:
     assert board.rows[1].cells["T"].languages == ("deu-en",)
 
 
+@pytest.mark.parametrize("new", [{"data": "d2"}, {"split": "validation"}])
+@pytest.mark.parametrize("subsets", [("de", "fr"), ("aaa_Latn-bbb_Latn", "bbb_Latn-aaa_Latn")])
+def test_other_text_is_marked_by_language_too(put, tmp_path, new, subsets) -> None:
+    put(PLAIN, "T", dict.fromkeys(subsets, 0.2))
+    put(LSAR, "T", dict.fromkeys(subsets, 0.3))
+    board = detail(read_results(tmp_path), "T")
+    assert not any("≠" in text for text in (*board.columns, *board.legend))
+    put(AFFINE, "T", dict.fromkeys(subsets, 0.9), **new)
+    board = detail(read_results(tmp_path), "T")
+    assert {column.split()[0] for column in board.columns if column.endswith(" ≠")} == {AFFINE.removeprefix("xalign/")}
+    assert {column.split()[0] for column in cells(board)["mean"]} == {"plain__tiny", "lsar__tiny"}
+    assert any(line.startswith("≠: ") for line in board.legend)
+
+
 def test_best_is_among_those_that_cover_most(put, tmp_path) -> None:
     put(PLAIN, "T", {"en": 0.2, "de": 0.2})
     put(LSAR, "T", {"en": 0.3, "de": 0.3}, baseline=PLAIN)
