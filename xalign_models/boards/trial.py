@@ -162,8 +162,8 @@ def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
     scores, gaps_by_row = [], items.gaps(aligned, plain, rows)
     for name, weights in rows.items():
         means = [sum(values[subset] * share for subset, share in weights.items()) for values in (before, after)]
-        gaps = gaps_by_row.get(name)
-        reach = 1.96 * float(np.sqrt(((gaps - gaps.mean()) ** 2).sum())) if gaps is not None else np.inf
+        gaps = gaps_by_row.get(name, np.zeros(0))
+        reach = 1.96 * float(gaps.std(ddof=1) * np.sqrt(len(gaps))) if len(gaps) > 1 else np.inf
         difference = means[1] - means[0]
         scores.append(Score(name, means[0], means[1], (difference - reach, difference + reach)))
     return tuple(scores)

@@ -10,6 +10,9 @@ import shlex
 import numpy as np
 import pytest
 
+from xalign_models.boards.trial import _scores
+from xalign_models.results.reading import read_results
+
 LANGUAGES = ("deu", "eng", "fra")
 DIM = 24
 
@@ -101,6 +104,20 @@ def test_judgements_within_languages_alone_are_scored_and_do_not_choose(xalign, 
     sentence = re.search(r'class="answer">(.*?)<', (workdir / "out" / "report.html").read_text())[1]
     assert " within a language" in sentence
     assert "across" not in sentence
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 50])
+def test_the_interval_of_a_change_is_that_of_a_mean_over_items(put, tmp_path, n) -> None:
+    rng = np.random.default_rng(n)
+    ranks = {"xalign/plain__tiny": np.full(n, 9), "xalign/lsar__tiny": np.where(rng.random(n) < 0.6, 1, 9)}
+    ranks["xalign/lsar__tiny"][0] = 1
+    for name, found in ranks.items():
+        put(name, "T", {"de": float(np.mean(found == 1))}, ranks={"de": found})
+    tables = read_results(tmp_path).tables
+    (score, *_) = _scores(*(tables[name, "T"] for name in ranks))
+    gaps = (ranks["xalign/lsar__tiny"] == 1).astype(float)
+    reach = 1.96 * gaps.std(ddof=1) / np.sqrt(n) if n > 1 else np.inf
+    assert score.interval == pytest.approx((gaps.mean() - reach, gaps.mean() + reach))
 
 
 @pytest.mark.parametrize(
