@@ -4,9 +4,11 @@ import gc
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import typer
 from rich.console import Console
 
 from xalign_models.errors import DataError, LanguageError, ModelError
@@ -96,6 +98,13 @@ def split_list(values: list[str] | None) -> list[str]:
     """
     parts = [[value] if _is_path(value) else value.split(",") for value in values or ()]
     return [*dict.fromkeys(part.strip() for each in parts for part in each if part.strip())]
+
+
+def given(context: typer.Context, but: Collection[str] = ()) -> list[str]:
+    """The options that a command line gives to a command, but for some of its parameters."""
+    names = {str(own.name): own.opts[0] for own in context.command.params if own.name not in but}
+    sources = {option: context.get_parameter_source(name) for name, option in names.items()}
+    return [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
 
 
 def _is_path(value: str) -> bool:

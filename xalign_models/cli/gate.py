@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from xalign_models.cli.common import expect_many_objects, out, print_json, print_rows, say, split_list, tell
+from xalign_models.cli.common import expect_many_objects, given, out, print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Json, Models, Output, Tasks
 from xalign_models.errors import ResultsError
 from xalign_models.paths import atomic_write_text
@@ -45,6 +45,7 @@ def gate(
     Wrong usage exits with 2. Under GitHub Actions, the command also writes annotations and the step's summary.
     """
     if context.invoked_subcommand:
+        _refuse(given(context), context.invoked_subcommand)
         return
     expect_many_objects()
     from xalign_models.boards import baseline, reports
@@ -83,6 +84,12 @@ def gate(
     else:
         out.print(report)
     raise typer.Exit(report.exit_code)
+
+
+def _refuse(options: list[str], command: str) -> None:
+    """Refuse options before a command, where they have no effect."""
+    if options:
+        raise ResultsError(f"{options[0]} has no effect before {command}; write it behind {command}, or leave it out.")
 
 
 def _tolerances(values: list[str] | None) -> list[str]:

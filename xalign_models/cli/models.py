@@ -8,7 +8,7 @@ import typer
 import typer.core
 from typer import Argument, Option
 
-from xalign_models.cli.common import check_output, language_codes, out, print_rows, say, split_list, tell
+from xalign_models.cli.common import check_output, given, language_codes, out, print_rows, say, split_list, tell
 from xalign_models.cli.options import (
     BackboneOptions,
     Devices,
@@ -159,10 +159,7 @@ def fit(
     if old or new:
         from xalign_models.models import migration
 
-        rest = {str(own.name): own.opts[0] for own in context.command.params if own.name not in MIGRATION}
-        sources = map(context.get_parameter_source, rest)
-        idle = [name for name, at in zip(rest.values(), sources, strict=True) if at and at.name == "COMMANDLINE"]
-        if idle or not (old and new and text["corpus"]):
+        if (idle := given(context, MIGRATION)) or not (old and new and text["corpus"]):
             without = f", without {', '.join(idle)}" if idle else ""
             raise ModelError(f"--from, --to and --corpus go together{without}.")
         model = migration.fit(method, old=old, new=new, **text)

@@ -153,3 +153,11 @@ def test_a_plan_says_how_many_items_a_tolerance_needs(xalign) -> None:
     assert 6000 < row["items"] < 7000
     assert f"\t{row['items']}\n" in xalign("gate", "plan", "--languages", "22")[1]
     assert refused(xalign("gate", "plan", "--tolerance", "0"), "--tolerance", "at least 0.01")
+
+
+@pytest.mark.parametrize(
+    "option", ["--tolerance 2.5", "--json", "-o .", "--against old", "--update", "-m a", "-t T", "--junit gate.xml"]
+)
+def test_an_option_before_plan_is_refused(xalign, workdir, option) -> None:
+    name = {"-o": "--output", "-m": "--models", "-t": "--tasks"}.get(option.split()[0], option.split()[0])
+    assert refused(xalign("gate", *option.split(), "plan"), f"{name} has no effect before plan; write it behind plan")
