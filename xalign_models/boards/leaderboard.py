@@ -52,8 +52,8 @@ def leaderboard(
         tasks: Names; None for all.
         metric: ``main_score`` for each task's own.
         significance: Test differences where ranks by item were kept.
-        languages: Canonical codes; a subset counts that has one of them, and no other but the one of all pairs. None for
-            the subsets that give the most scores, of :func:`xalign_models.results.languages.shared`.
+        languages: Canonical codes; a subset counts that has one of them, and no other but the one of all pairs. None
+            for the subsets that give the most scores, of :func:`xalign_models.results.languages.shared`.
         study: Whether to show studies, or models (see :mod:`xalign_models.boards.studies`); None for both.
 
     Raises:
@@ -259,12 +259,12 @@ def detail(
     legend = [f"{task}: {_name(metric)} in percent."]
     by_model = {head.name: results.tables[head.name, task].values(metric, languages) for head in heads}
     texts = {name: frozenset(zip(repeat(results.tables[name, task].text), by_model[name])) for name in by_model}
-    common = shared([subsets for subsets in texts.values() if subsets])
+    common = shared([*filter(None, texts.values())])
     for head in heads:
         table, values = results.tables[head.name, task], by_model[head.name]
         alike = {s: value for s, value in values.items() if (table.text, s) in common}
         like = by_language(task, alike) if common <= texts[head.name] else {}
-        mark = "" if table.text in {text for text, _ in common} else "≠"
+        mark = "" if table.text in dict(common) else "≠"
         for heading, scores in by_language(task, values).items():
             columns.append(" ".join(filter(None, (head.name.removeprefix("xalign/"), heading, mark))))
             for language, value in {**scores, "mean": like.get(heading, {}).get("mean")}.items():
@@ -277,8 +277,8 @@ def detail(
         raise ResultsError(f"No readable result of {task} has {metric!r}{where}.")
     if any(subsets != common for subsets in texts.values()):
         legend.append(f"mean: over the {len(common)} subsets that most models share; –: the model lacks one of them.")
-    if any(column.endswith("≠") for column in columns):
-        legend.append("≠: not comparable with the others, which were scored on another revision or split of the text.")
+    other = "≠: not comparable with the others, which were scored on another revision or split of the text."
+    legend += [other] * any(column.endswith("≠") for column in columns)
     if any("Into X" in column for column in columns):
         legend.append("Into X: mean over the pairs whose candidates are in X; From X: whose queries are.")
     if any(cell.fitted for row in cells.values() for cell in row.values()):

@@ -161,10 +161,12 @@ def make(
     if benchmark:
         from xalign_models.models.mteb import tasks_of
 
-        entry = BENCHMARKS[benchmark] if benchmark in BENCHMARKS else None
-        names = [part.task for part in entry.parts] if entry else [task.metadata.name for task in tasks_of(benchmark)]
-        if entry and entry.board and set(tasks or ()) <= set(names):
-            board: Board = entry.make_board(results, benchmark, models)
+        if ours := benchmark in BENCHMARKS:
+            names = [part.task for part in BENCHMARKS[benchmark].parts]
+        else:
+            names = [task.metadata.name for task in tasks_of(benchmark)]
+        if ours and BENCHMARKS[benchmark].board and set(tasks or ()) <= set(names):
+            board: Board = BENCHMARKS[benchmark].make_board(results, benchmark, models)
             return board
         tasks = tasks or [name for name in names if name in results.tasks]
         if not tasks:

@@ -153,7 +153,7 @@ class TaskScores:
     def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> Mapping[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.
 
-        With canonical codes of ``languages``, a subset counts that has one of them, and no other but the one of all pairs.
+        With canonical codes of ``languages``, a subset counts that has one of them, and no other but that of all pairs.
         """
         if metric not in self._values:
             keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True) if metric in self.columns else ()

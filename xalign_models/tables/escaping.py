@@ -25,8 +25,8 @@ def escape(text: str, form: Form = "terminal") -> str:
         text: A name, a subset, a message.
         form: ``terminal`` adds nothing; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
             span, in which nothing is markup, that a table's cell may hold; ``github`` is for the message of a workflow
-            command, and ``property`` for its title; ``csv`` puts an apostrophe before what a spreadsheet would take for a
-            formula, numbers and gains excepted; ``json`` is for text that is JSON already, whose line breaks stay.
+            command, and ``property`` for its title; ``csv`` puts an apostrophe before what a spreadsheet would take for
+            a formula, numbers and gains excepted; ``json`` is for text that is JSON already, whose line breaks stay.
     """
     if form == "json":
         return re.sub(r"[^\n]", lambda match: match[0] if match[0].isprintable() else dumps(match[0])[1:-1], text)
