@@ -167,7 +167,7 @@ function PairsView({ rows, task, state, change }) {
   const left = studied ? [studied, row, "before a rotation"] : [after, base, "unaligned backbone"];
   const colour = ramp([0, 100], false),
     size = after.labels.length;
-  const score = (block, one, a, b) => (a === b ? null : valueOf(block, block.rows.indexOf(one), a * size + b));
+  const score = (block, one, a, b) => valueOf(block, block.rows.indexOf(one), a * size + b);
   const drawn = [left, [after, row, studied ? "after a rotation" : "aligned"]].filter(
     ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
   );

@@ -266,6 +266,17 @@ def test_filters_and_links(page, browser) -> None:
     assert len(texts(driver, ".matrices table")) == 2  # unaligned, aligned
 
 
+def test_pairs_of_a_language_with_itself_are_shown_where_they_are_scored(put, tmp_path, browser) -> None:
+    languages = ("deu_Latn", "eng_Latn", "arb_Arab")
+    put(PLAIN, "Own", {f"{a}-{b}": 0.9 if a == b else 0.2 for a in languages for b in languages})
+    put(PLAIN, "Pairs", {f"{a}-{b}": 0.2 for a in languages for b in languages if a != b})
+    driver = browser(write_page(read_results(tmp_path), tmp_path / "page"))
+    for task, shown in (("Own", "90"), ("Pairs", "")):
+        show(driver, f"view=pairs&task={task}")
+        cells = [texts(driver, f".matrices tbody tr:nth-child({i}) td:nth-of-type({i})") for i in (1, 2, 3)]
+        assert cells == [[shown]] * 3
+
+
 def test_hostile_names_are_harmless(tmp_path, browser) -> None:
     tables = {}
     for model, base in (
