@@ -74,10 +74,10 @@ class GateRow(NamedTuple):
         """The reason with the numbers, on one line that is safe to show."""
         if self.difference is None:
             return escape(self.reason)
-        error = "" if self.low is None or self.high is None else f", 90% interval {self.low:+.2f} to {self.high:+.2f}"
+        error = "" if self.low is None or self.high is None else f", 90% interval {self.low:+z.2f} to {self.high:+z.2f}"
         chance = "" if self.p is None else f", p {self.p:.2g}"
-        moved = f"{self.old:.2f} to {self.new:.2f} ({self.difference:+.2f}{error}{chance}, allowed -{self.tolerance:g})"
-        return f"{escape(self.reason)}: {moved}"
+        text = f"{self.old:.2f} to {self.new:.2f} ({self.difference:+z.2f}{error}{chance}, allowed -{self.tolerance:g})"
+        return f"{escape(self.reason)}: {text}"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def try_(
             "score": score.name,
             "before": f"{100 * score.before:.1f}",
             "after": f"{100 * score.after:.1f}",
-            "95% interval of the change": f"[{100 * score.interval[0]:+.1f}, {100 * score.interval[1]:+.1f}]",
+            "95% interval of the change": f"[{100 * score.interval[0]:+z.1f}, {100 * score.interval[1]:+z.1f}]",
         }
         for score in trial.scores
     ]

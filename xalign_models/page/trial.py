@@ -67,8 +67,8 @@ def _bar(score: Score) -> str:
     low, high = sorted(100 * max(0.0, value) for value in (score.before, score.after))
     kind = "up" if score.interval[0] > 0 else "down" if score.interval[1] < 0 else "chance"
     name = display_name(score.name) if is_canonical(score.name) else score.name
-    change = f"{100 * (score.after - score.before):+.1f}"
-    interval = f"[{100 * score.interval[0]:+.1f}, {100 * score.interval[1]:+.1f}]"
+    change = f"{100 * (score.after - score.before):+z.1f}"
+    interval = f"[{100 * score.interval[0]:+z.1f}, {100 * score.interval[1]:+z.1f}]"
     return (
         f'<tr class="{kind}"><th scope="row">{escape(name, "html")}</th><td class="track"><i style="left:{low:.1f}%;'
         f'width:{max(0.6, high - low):.1f}%"></i><b style="left:{100 * score.after:.1f}%"></b></td><td>'

@@ -53,4 +53,4 @@ class CardRow:
 def _change(gain: float | None, interval: tuple[float, float] | None) -> str:
     if gain is None or interval is None:
         return "not judged"
-    return f"{100 * gain:+.1f} [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
+    return f"{100 * gain:+z.1f} [{100 * interval[0]:+z.1f}, {100 * interval[1]:+z.1f}]"

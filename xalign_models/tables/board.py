@@ -76,9 +76,9 @@ class Cell:
         """Score, difference, same-language difference and coverage as text, as far as available."""
         lines = [f"{self.score:.1f}" + "†" * self.fitted]
         if self.difference is not None:
-            lines.append(f"{round(self.difference, 1) + 0.0:+.1f}" + (MARKS[self.test] if self.test else ""))
+            lines.append(f"{self.difference:+z.1f}" + (MARKS[self.test] if self.test else ""))
         if self.same is not None:
-            lines.append(f"same {round(self.same, 1) + 0.0:+.1f}")
+            lines.append(f"same {self.same:+z.1f}")
         if self.other_text:
             lines.append("≠")
         if self.covered is not None and self.of:
@@ -217,9 +217,9 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     text = escape(text)
     if len(text) > width:
         text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z]{2})(?=[A-Z][a-z])", " ", text)
-        text = re.sub(r"(-|/|__)(?=\w)", r"\1 ", text)
-    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
-    return [re.sub(r"(-|/|__) ", r"\1", line) for line in lines]
+        text = re.sub(r"(-|/|__)(?=\w)", r"\1\v", text)  # a space for textwrap, which escaped text does not have
+    wrapper = textwrap.TextWrapper(width, indent, indent, break_long_words=False, replace_whitespace=False)
+    return [line.replace("\v", "") for line in wrapper.wrap(text)]
 
 
 def _width(lines: Sequence[str]) -> int:

@@ -159,14 +159,14 @@ def _latex_score(cell: Cell | None) -> str:
 def _latex_difference(cell: Cell | None) -> str:
     if cell is None or cell.difference is None:
         return ""
-    interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+.1f}, {cell.high:+.1f}]"
+    interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+z.1f}, {cell.high:+z.1f}]"
     coverage = "" if cell.covered is None else f" {cell.covered}/{cell.of}"
     mark = latex(MARKS[cell.test]) if cell.test else ""
-    return rf"{{\scriptsize ${cell.difference:+.1f}${mark}{interval}{coverage}}}"
+    return rf"{{\scriptsize ${cell.difference:+z.1f}${mark}{interval}{coverage}}}"
 
 
 def _latex_same(cell: Cell | None) -> str:
-    return "" if cell is None or cell.same is None else rf"{{\scriptsize same ${cell.same:+.1f}$}}"
+    return "" if cell is None or cell.same is None else rf"{{\scriptsize same ${cell.same:+z.1f}$}}"
 
 
 FORMATS: dict[str, Callable[[Board], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv, "tsv": to_tsv}

@@ -8,9 +8,11 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from xalign_models.tables.board import Board, Cell, Evidence, Row
+from xalign_models.tables.board import Board, Cell, Evidence, Row, wrap
 from xalign_models.tables.escaping import escape
 from xalign_models.tables.formats import FORMATS, to_csv, to_json, to_latex, to_markdown, to_tsv
 
@@ -102,3 +104,24 @@ def test_the_prompt_is_a_column_where_a_row_has_one(name: str) -> None:
 
     assert "prompt" not in shown("", "")
     assert all(text in shown("query:", "") for text in ("prompt", "query:", "--" if name == "latex" else "–"))
+
+
+@given(st.text("ab-/_: ", min_size=1), st.integers(3, 20))
+def test_lines_are_parts_of_the_text(text: str, width: int) -> None:
+    text = " ".join(text.split())
+    lines = wrap(text, width)
+    assert all(line in text for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert wrap(text, 99) == ([text] if text else [])
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "table"])
+def test_a_difference_that_rounds_to_zero_has_no_minus(name: str) -> None:
+    cell = Cell(50.0, -0.04, Evidence.CHANCE, -0.04, -0.01, same=-0.04)
+    board = Board("model", ["T"], [Row("tiny", "lsar", "xalign/lsar__tiny", {"T": cell})], [])
+    if name == "table":
+        console = Console(width=100, file=io.StringIO(), color_system=None)
+        console.print(board)
+        assert "+0.0~" in console.file.getvalue()
+    else:
+        assert not re.search(r"-0\.0(?!\d)", FORMATS[name](board))
