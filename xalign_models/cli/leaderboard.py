@@ -67,7 +67,7 @@ def leaderboard(
         raise ResultsError(f"{'--benchmark' if benchmark else '--studies'} has no effect with {shown}; leave one out.")
     if benchmark and chosen_tasks:
         raise ResultsError("--benchmark and --tasks both choose tasks; leave one out.")
-    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].board and (languages or studies):
+    if (languages or studies) and benchmark and benchmark in BENCHMARKS and BENCHMARKS[benchmark].board:
         option = "--languages" if languages else "--studies"
         raise ResultsError(f"{option} has no effect on {benchmark}, which has a board of its own; leave it out.")
     if html is not None:
