@@ -20,12 +20,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.warm import Warm
 from xalign_models.progress import Lines
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")  # other work on the machine must not fail a test
 gc.disable()  # while tests are collected and libraries imported
 CACHE = os.environ.get("XALIGN_CACHE")
 WORDS = [f"w{i}" for i in range(100)]

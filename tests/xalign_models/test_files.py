@@ -123,7 +123,7 @@ def test_arrays_come_back_and_objects_do_not(tmp_path: Path) -> None:
         read_npz(tmp_path / "n.npz")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["npz", "safetensors"]), st.data())
 def test_damage_is_refused_or_changes_nothing_that_is_read(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     buffer = io.BytesIO()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xalign_models.errors import ModelError
@@ -35,7 +35,6 @@ alignments = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.builds(ModelSpec, backbones, st.none() | alignments, st.just("") | names))
 def test_a_spec_survives_json(spec: ModelSpec) -> None:
     again = ModelSpec.from_dict(json.loads(json.dumps(spec.to_dict())))

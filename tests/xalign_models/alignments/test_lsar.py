@@ -13,7 +13,7 @@ from xalign_models.alignments import LSAR
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.solvers import lsar_subspace
 
-fast = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+fast = settings(max_examples=25, derandomize=True, database=None)
 
 
 @st.composite

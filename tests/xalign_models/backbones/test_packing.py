@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn.functional import scaled_dot_product_attention
@@ -202,7 +202,6 @@ def test_texts_are_padded_for_a_module_that_may_mix_a_pack(modules: list[Any]) -
     assert raws[0].counts.computed_tokens > raws[1].counts.computed_tokens
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
     st.integers(0, 3),

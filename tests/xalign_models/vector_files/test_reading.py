@@ -171,7 +171,7 @@ def test_objects_and_claims_of_a_file_are_refused(tmp_path):
         assert path.name in str(caught.value)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["v.parquet", "v.npz", "v.safetensors"]), st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(tmp_path, write_vectors, name, data):
     path = write_vectors(tmp_path / name, TEXTS, MATRIX)
