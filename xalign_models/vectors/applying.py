@@ -116,7 +116,7 @@ def apply(
     for name in (lang_column, prompt_column):
         if name is not None and name not in schema.names:
             raise FileError(f"{files[0]} has no column {name}; it has {', '.join(schema.names)}.")
-    if lang_column is None and not maps.settings["default_lang"]:
+    if lang_column is None:
         lang_column = next((name for name in LANGUAGES if name in schema.names), None)
     folder = output.with_name(f".{output.name}.parts")
     language = lang_column if maps.settings["languages"] else None

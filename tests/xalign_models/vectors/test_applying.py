@@ -98,6 +98,18 @@ def test_type_and_form_of_the_vectors_stay(tmp_path, make_maps, kind, dtype):
     np.testing.assert_allclose(found, wanted, atol={2: 1e-2, 4: 1e-5, 8: 1e-5}[rows.dtype.itemsize])
 
 
+@pytest.mark.parametrize("lang_column", [None, "lang"])
+def test_a_default_language_is_that_of_rows_without_one_alone(tmp_path, source, make_maps, lang_column):
+    table = pq.read_table(source)
+    codes = table.column("lang").to_pylist()
+    some = [code if row % 3 else None for row, code in enumerate(codes)]
+    pq.write_table(table.set_column(1, "lang", pa.array(some)), source)
+    filled = table.set_column(1, "lang", pa.array([code or "eng-Latn" for code in some]))
+    folder = make_maps()
+    apply(load_maps(str(folder), default_lang="eng-Latn"), source, tmp_path / "out", lang_column=lang_column)
+    np.testing.assert_allclose(matrix(pq.read_table(tmp_path / "out")), expected(filled, folder), atol=1e-5)
+
+
 def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text):
     text = write_text(workdir / "fit", 40)
     backbone = find_spec(str(tiny_model)).backbone
