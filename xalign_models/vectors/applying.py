@@ -195,7 +195,7 @@ def _mapped(job: Job, rows: AnyFloats, batch: pa.RecordBatch) -> AnyFloats:
 
 def _require_fitted(job: Job, files: list[Path]) -> None:
     """Map a row of each language and prompt that occur together, to refuse unfitted ones before writing."""
-    names, missing = tuple(name for name in (job.lang_column, job.prompt_column) if name), set[str]()
+    names, missing = tuple(dict.fromkeys(filter(None, (job.lang_column, job.prompt_column)))), set[str]()
     for values in _values(files, names):
         found = dict(zip((*names, None), (*values, None), strict=True))
         code, prompt = found[job.lang_column], found[job.prompt_column] or job.prompt

@@ -110,6 +110,11 @@ def test_a_default_language_is_that_of_rows_without_one_alone(tmp_path, source, 
     np.testing.assert_allclose(matrix(pq.read_table(tmp_path / "out")), expected(filled, folder), atol=1e-5)
 
 
+def test_languages_that_are_named_as_prompts_are_refused(tmp_path, source, make_maps):
+    with pytest.raises(AlignmentError, match="no map for the prompt"):
+        apply(load_maps(str(make_maps())), source, tmp_path / "out", lang_column="lang", prompt_column="lang")
+
+
 def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text):
     text = write_text(workdir / "fit", 40)
     backbone = find_spec(str(tiny_model)).backbone
