@@ -11,14 +11,14 @@ from xalign_models.errors import DataError
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import languages_of
 from xalign_models.index.forensics import foreign
-from xalign_models.linalg.arrays import Float32
+from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.page.writing import table, text_of
 from xalign_models.ranking.ranks import nearest_others, normalise
 from xalign_models.tables.escaping import escape
 from xalign_models.thresholds import scale
 
 MOST = 100_000
-"""Rows that are compared with each other; of a larger index every k-th."""
+"""Rows that are compared with each other, drawn at random from a larger index."""
 QUERIES, NEIGHBOURS, PER_LANGUAGE, SHOWN = 1000, 10, 300, 60
 """Rows whose nearest neighbours are counted, how many of them, rows of a language that set the thresholds, and the
 characters that the page shows of a text."""
@@ -33,6 +33,8 @@ NOTES: dict[str, str] = tomllib.loads(files(__package__).joinpath("notes.toml").
 """Explanations of the tables, by a part of their titles."""
 Tables = dict[str, list[dict[str, Any]]]
 """Tables by title; the rows of a table have equal keys."""
+Drawn = tuple[Rows, Float64]
+"""Rows, and a random number in [0, 1) for each; those with the least are a sample."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,16 @@ class Sample:
     facts: dict[str, Any]
 
 
-def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
-    """Read all rows once, and keep at most ``most`` of those with a usable vector.
+def gather(index: Index, lang: str | None = None, most: int = MOST, *, written: bool = False) -> Sample:
+    """Read all rows once, and keep at most ``most`` of those with a usable vector, and with a text if ``written``.
+
+    A fixed seed draws them, so the same index gives the same ones.
 
     Raises:
         DataError: There are no usable vectors.
     """
-    step, total = -(-max(1, index.count()) // most), 0
-    kept, norms, hashes, texts = list[Rows](), [], list[int](), list[tuple[int, int]]()
+    rng, total, cut = np.random.default_rng(0), 0, 1.0
+    kept, norms, hashes, texts = list[Drawn](), [], list[int](), list[tuple[int, int]]()
     facts: dict[str, Any] = dict.fromkeys(("rows", "dimension", "without a vector", "not finite", "zero"), 0)
     for rows in index.rows():
         missing, finite = (test(rows.vectors) for test in (np.isnan, np.isfinite))
@@ -64,8 +68,11 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
         norms.append(np.linalg.norm(good.vectors.astype(np.float64), axis=1))
         hashes += (here := [hash(row.tobytes()) for row in good.vectors])
         texts += [(hash(text), row) for text, row in zip(good.texts or (), here, strict=False) if text]
-        kept.append(good.take(np.flatnonzero((total + np.arange(len(good.ids))) % step == 0)))
         total += len(good.ids)
+        good = good.take(np.flatnonzero([bool(text) for text in good.texts or ()])) if written else good
+        kept.append(_below(cut, good, rng.random(len(good.ids))))
+        if sum(len(drawn) for _, drawn in kept) > 2 * most:  # seldom, as few rows are below a low cut
+            kept, cut = _least(kept, most)
     if not total:
         raise DataError(f"{index.source} has no usable vectors.")
     facts["repeated vectors"] = total - len({*hashes})
@@ -75,10 +82,22 @@ def gather(index: Index, lang: str | None = None, most: int = MOST) -> Sample:
         facts["texts with several vectors"] = len({*texts}) - distinct
     spread = np.quantile(np.concatenate(norms), [0, 0.5, 1])
     facts |= zip(("least norm", "median norm", "greatest norm"), np.round(spread, 4).tolist(), strict=True)
-    codes = np.array([code for rows in kept for code in languages_of(rows, lang)])
-    names, listed = ([value for rows in kept for value in getattr(rows, side) or ()] for side in ("names", "texts"))
-    vectors = np.concatenate([rows.vectors for rows in kept]).astype(np.float32)
+    parts = [rows for rows, _ in _least(kept, most)[0]]
+    codes = np.array([code for rows in parts for code in languages_of(rows, lang)])
+    names, listed = ([value for rows in parts for value in getattr(rows, side) or ()] for side in ("names", "texts"))
+    vectors = np.concatenate([rows.vectors for rows in parts]).astype(np.float32)
     return Sample(Rows(names, vectors, listed or None), codes, facts)
+
+
+def _below(cut: float, rows: Rows, drawn: Float64) -> Drawn:
+    places = np.flatnonzero(drawn <= cut)
+    return rows.take(places), drawn[places]
+
+
+def _least(parts: list[Drawn], most: int) -> tuple[list[Drawn], float]:
+    """The rows with at most ``most`` least numbers, and the greatest of these."""
+    cut = float(np.sort(np.concatenate([drawn for _, drawn in parts]))[:most].max(initial=0))
+    return [_below(cut, *part) for part in parts], cut
 
 
 def contents(sample: Sample, seed: int = 0) -> Tables:

@@ -30,7 +30,7 @@ def conformal(losses: AnyFloats, level: float) -> float:
 
 
 def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
-    """A map from the vectors of a sample's rows with text to a new model's, with the losses of one fitted on half.
+    """A map from the vectors of a sample, all with text, to a new model's, with the losses of one fitted on half.
 
     The losses are those of the other half, and the map on all texts should lose less. A query's loss is the share of a
     new index's ten nearest rows that are not among the ten nearest here.
@@ -44,8 +44,6 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         DataError: The index has fewer than 100 texts.
         ModelError: The vectors are not the old model's.
     """
-    written = np.flatnonzero([bool(text) for text in sample.rows.texts or ()])
-    sample = Sample(sample.rows.take(written), sample.codes[written], sample.facts)
     texts, codes = [str(text) for text in sample.rows.texts or ()], sample.codes.tolist()
     if len(texts) < LEAST:
         raise DataError(f"A map between models needs {LEAST} texts of the index; it has {len(texts)}.")

@@ -145,7 +145,7 @@ def migrate(
     asked |= {"method": method, "lang": lang and canonical(lang)}
     migration.check(method)
     if _is_new(index, output, asked):
-        sample = gather(index, lang, migrating.TEXTS)
+        sample = gather(index, lang, migrating.TEXTS, written=True)
         layers, losses = migrating.fit(sample, open_model(old, device), open_model(new, device), method)
         arrays: dict[str, Any] = {f"{i}{'Wb'[j]}": layers[i][j] for i in range(len(layers)) for j in (0, 1)}
         with atomic_directory(output) as folder:

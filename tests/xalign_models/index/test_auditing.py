@@ -83,7 +83,33 @@ def test_languages_that_lie_apart_have_a_lift(tmp_path, request):
 def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
     sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
     assert sample.facts["rows"] == 100
-    assert len(sample.codes) == len(sample.rows.ids) == len(sample.rows.vectors) == 25
+    assert len(sample.codes) == len(sample.rows.ids) == len(sample.rows.vectors) == 30
+
+
+@pytest.mark.parametrize("batch", [3, 1000])
+def test_a_sample_has_the_shares_of_an_index_whose_languages_alternate(tmp_path, request, monkeypatch, batch):
+    monkeypatch.setattr("xalign_models.vector_files.parquet.BATCH_BYTES", batch * 4 * 8)
+    data = rows(300)
+    data.langs = ["de", "fr"] * 150
+    index = open_index(put_parquet(data, tmp_path, request)[0])
+    for most in (40, 200, 299):
+        sample = gather(index, most=most)
+        assert len(sample.codes) == len({*sample.rows.ids}) == most
+        assert (sample.codes == "deu-Latn").mean() == pytest.approx(0.5, abs=0.15)
+        assert gather(index, most=most).rows.ids == sample.rows.ids == sorted(sample.rows.ids)
+        np.testing.assert_array_equal(sample.rows.vectors, data.vectors[sample.rows.ids])
+
+
+def test_a_sample_of_texts_is_drawn_from_the_rows_that_have_one(tmp_path, request):
+    class Few(Data):
+        @property
+        def texts(self):
+            return [None if number % 10 else f"text {number}" for number in range(300)]
+
+    data = rows(300)
+    index = open_index(put_parquet(Few(data.vectors, data.langs, data.ids), tmp_path, request)[0])
+    assert gather(index, most=30, written=True).rows.ids == [*range(0, 300, 10)]
+    assert all(gather(index, most=20, written=True).rows.texts)
 
 
 def test_a_threshold_keeps_its_rate_on_other_rows():
