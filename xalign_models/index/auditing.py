@@ -110,9 +110,10 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
     for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
         near = codes[nearest[codes[asked] == code]]
         own = round(float((near == code).mean()), 4) if near.size else None
+        chance = (count - 1) / (len(codes) - 1) if count > 1 else None  # a row is no neighbour of itself
         languages.append({"language": str(code), "rows": int(count), "share": round(count / len(codes), 4),
                           "same language among the nearest": own,
-                          "lift": own and round(own * len(codes) / count, 2)})  # fmt: skip
+                          "lift": None if own is None or chance is None else round(own / chance, 2)})  # fmt: skip
     times = np.bincount(nearest.ravel(), minlength=len(unit))
     hubs = [
         {"id": str(rows.ids[row]), "language": str(codes[row]), "times": int(times[row]),

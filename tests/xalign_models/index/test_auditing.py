@@ -7,8 +7,8 @@ import pytest
 
 from tests.xalign_models.index.conftest import Data, put_parquet, rows
 from xalign_models.errors import DataError
-from xalign_models.index.auditing import contents, gather, thresholds
-from xalign_models.index.base import open_index
+from xalign_models.index.auditing import Sample, contents, gather, thresholds
+from xalign_models.index.base import Rows, open_index
 from xalign_models.index.expecting import Expectation, best, fit_text
 from xalign_models.index.forensics import foreign
 from xalign_models.index.migrating import conformal
@@ -78,6 +78,17 @@ def test_languages_that_lie_apart_have_a_lift(tmp_path, request):
     (languages,) = [table for title, table in tables.items() if title.startswith("Languages")]
     assert all(row["lift"] > 1.5 for row in languages)
     assert {row["language"] for row in languages} == {"deu-Latn", "eng-Latn", "fra-Latn"}
+
+
+def test_languages_that_mix_have_a_lift_of_one_whatever_their_share():
+    codes, lifts = np.array(["deu-Latn"] * 4 + ["eng-Latn"] * 28 + ["fra-Latn"] * 8 + ["spa-Latn"]), []
+    for seed in range(200):
+        vectors = np.random.default_rng(seed).standard_normal((41, 16)).astype(np.float32)
+        (languages, *_) = [rows for rows in contents(Sample(Rows(range(41), vectors), codes, {})).values() if rows]
+        lifts.append([row["lift"] for row in languages])
+    *several, single = np.array(lifts, float).T
+    assert np.isnan(single).all()
+    np.testing.assert_allclose(np.mean(several, axis=1), 1, atol=0.15)
 
 
 def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
