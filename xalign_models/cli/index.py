@@ -126,6 +126,8 @@ def migrate(
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"])
+    rows = record.get("rows", working.migrating.TEXTS // 2)  # which records of older versions lack
+    say(f"The losses are those of an index of {rows} rows; a larger one loses more.")
     say(f"Encode {record['share']:.0%} of the rows first; {output / working.FIRST} lists them.")
 
 

@@ -22,8 +22,8 @@ LEVEL, WANTED = 0.1, 0.3
 def conformal(losses: AnyFloats, level: float) -> float:
     """The split-conformal bound: the ceil((n + 1) (1 - level))-th smallest of n losses, or 1 if there are too few.
 
-    The loss of a new query that is exchangeable with those is at most the bound with probability 1 - level or more
-    (Papadopoulos et al., 2002; Lei et al., 2018).
+    The loss of a new query that is exchangeable with those, on an index of the same size, is at most the bound with
+    probability 1 - level or more (Papadopoulos et al., 2002; Lei et al., 2018).
     """
     place = ceil((len(losses) + 1) * (1 - level))
     return float(np.sort(losses)[place - 1]) if place <= len(losses) else 1.0
@@ -32,13 +32,14 @@ def conformal(losses: AnyFloats, level: float) -> float:
 def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
     """A map from the vectors of a sample, all with text, to a new model's, with the losses of one fitted on half.
 
-    The losses are those of the other half, and the map on all texts should lose less. A query's loss is the share of a
-    new index's ten nearest rows that are not among the ten nearest here.
+    The losses are those of the other half in an index of that half alone. The map on all texts should lose less, but
+    an index of more rows loses more, because its rows lie closer to each other. A query's loss is the share of a new
+    index's ten nearest rows that are not among the ten nearest here.
 
     Returns:
-        The map, and ``table`` with the mean loss, and the bound that 90% of queries keep, by share of rows encoded
-        again; ``share``, the smallest one with the bound :data:`WANTED`, or 1; and ``cut``, the length below which a
-        prediction belongs to that share.
+        The map, and ``rows``, the number of rows of that half; ``table`` with the mean loss, and the bound that 90% of
+        queries keep, by share of rows encoded again; ``share``, the smallest one with the bound :data:`WANTED`, or 1,
+        whose choice the bound does not account for; and ``cut``, the length below which a prediction belongs to it.
 
     Raises:
         DataError: The index has fewer than 100 texts.
@@ -64,5 +65,6 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         table.append({name: round(value, 3) for name, value in row.items()})
     share = next((row["encoded again"] for row in table if row["bound"] <= WANTED), 1.0)
     layers = migration.fit_map(method, stored, documents)
-    cut = np.quantile(np.linalg.norm(migration.apply(layers, stored), axis=1), share)
-    return layers, {"table": table, "share": share, "cut": float(cut)}
+    lengths = np.linalg.norm(migration.apply(layers, stored), axis=1)
+    cut = float(np.quantile(lengths, share) if 0 < share < 1 else share * np.finfo(np.float64).max)  # none, or all
+    return layers, {"rows": int(held.sum()), "table": table, "share": share, "cut": cut}

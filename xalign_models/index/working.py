@@ -160,6 +160,6 @@ def migrate(
     total, skipped = fill(index, lambda rows: normalise(predicted(rows)), each)
     with (output / FIRST).open("w", encoding="utf-8") as file:
         for rows in index.rows():
-            short = ~(np.linalg.norm(predicted(rows), axis=1) >= record["cut"])
+            short = ~(rows.usable & (np.linalg.norm(predicted(rows), axis=1) >= record["cut"]))
             file.writelines(f"{key}\n" for key in rows.take(np.flatnonzero(short)).names)
     return record, total, skipped

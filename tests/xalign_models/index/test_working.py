@@ -144,19 +144,35 @@ def test_migrate_predicts_a_new_models_vectors_and_lists_rows_to_encode_first(
 ):
     new = make_model(tmp_path_factory.mktemp("models") / "new", num_hidden_layers=1)
     source, _ = PUT["parquet"](documents, workdir, request)
-    status, _, err = xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", "moved")
+    status, out, err = xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", "moved")
     assert (status, err) == (0, [])
     record = json.loads((workdir / "moved" / "index.json").read_text())
     bounds = [row["bound"] for row in record["table"]]
     assert bounds[-1] <= bounds[0]
     listed = (workdir / "moved" / "encode-first.txt").read_text().split()
     assert len(listed) / 210 == pytest.approx(record["share"], abs=0.1)
+    assert f"an index of {record['rows']} rows" in out
+    assert record["rows"] == 105
     second = np.concatenate([rows.vectors for rows in open_index(source).read(second=True)])
     true = raw_encoder(find_spec(str(new)).backbone, "cpu").encode(documents.texts, "")
     true /= np.linalg.norm(true, axis=1, keepdims=True)
     assert np.median((second * true).sum(axis=1)) > 0.8
     status, _, err = xalign("index", "migrate", source, "--from", new, "--to", new, "-o", "wrong")
     assert status == 2
+
+
+@pytest.mark.parametrize(("wanted", "listed"), [(1.0, 3), (-1.0, 210)])
+def test_all_rows_or_those_without_a_vector_alone_are_encoded_first(
+    wanted, listed, documents, xalign, workdir, tiny_model, make_model, tmp_path_factory, request, monkeypatch
+):
+    """A sample's shortest and longest predictions bound no other row's."""
+    monkeypatch.setattr("xalign_models.index.migrating.WANTED", wanted)
+    monkeypatch.setattr("xalign_models.index.migrating.TEXTS", 150)
+    documents.vectors[[3, 50, 90]] = 0
+    new = make_model(tmp_path_factory.mktemp("models") / "new", num_hidden_layers=1)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    assert xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", "moved")[0] == 0
+    assert len((workdir / "moved" / "encode-first.txt").read_text().split()) == listed
 
 
 @pytest.mark.parametrize("command", [("migrate", "--to", "MODEL", "--from"), ("fix", *OPTIONS, "--model")])
