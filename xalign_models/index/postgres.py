@@ -34,8 +34,8 @@ class Postgres(Index):
         self.column = columns.pick("vector", vectors, table, needed=True)
         self.kind = kinds[self.column]
         primary = [name for name, _, is_primary in described if is_primary]
-        plain = len(primary) == 1 and not columns.id
-        self.key = primary[0] if plain else columns.pick("id", kinds, table, needed=True)
+        self.unique = len(primary) == 1 and not columns.id
+        self.key = primary[0] if self.unique else columns.pick("id", kinds, table, needed=True)
         self.sides = columns.sides(kinds, table)
         named = dict(zip(("text", "lang"), self.sides, strict=True))
         named |= {"first": self.column, "second": self.second, "key": self.key}
@@ -50,6 +50,9 @@ class Postgres(Index):
         return int(self._all("SELECT count(*) FROM {table}")[0][0])
 
     def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
+        if not self.unique:  # other rows of a batch's last key would be passed over
+            ((self.unique,),) = self._all("SELECT count(DISTINCT {key}) = count(*) FROM {table}")
+            require_unique(self.source, self.key, self.unique)
         texts, langs = (
             f"{{{role}}}" if side else "NULL" for role, side in zip(("text", "lang"), self.sides, strict=True)
         )
@@ -71,8 +74,6 @@ class Postgres(Index):
         return int(self._all("SELECT count({second}) FROM {table}")[0][0]) if self.second in there else None
 
     def add(self, dim: int) -> None:
-        ((unique,),) = self._all("SELECT count(DISTINCT {key}) = count(*) FROM {table}")
-        require_unique(self.source, self.key, unique)
         self._all(f"ALTER TABLE {{table}} ADD COLUMN {{second}} {self.kind}({dim:d})")
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
