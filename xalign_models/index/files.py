@@ -39,6 +39,8 @@ class Staged(Index):
         if second and not self.stage.exists():  # finished
             yield from type(self)(self.output, Columns(vector=self.column)).read()  # type: ignore[arg-type]
             return
+        if self.stage.exists() and len(np.load(self.stage, "r")) != self.count():
+            raise FileError(f"{self.path} has changed since the run that was killed; undo that run and start again.")
         start = (self.written() or 0) if missing else 0
         for rows in self._rows():
             if rows.ids[-1] >= start:
