@@ -18,6 +18,8 @@ LANGUAGES = ("lang", "language", "langs", "languages")
 """Names of a column of languages."""
 BATCH_BYTES = 16 << 20
 """Bytes of vectors in a batch; memory holds two of them, before and after the map."""
+BATCH_ROWS = 1 << 14
+"""Maximum rows of a batch, as the first rows of a file, which set its size, may have no vectors."""
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -58,7 +60,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def batches(
     path: Path, column: str, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in order, about :data:`BATCH_BYTES` of vectors at a time.
+    """The rows of a file in order, about :data:`BATCH_BYTES` of vectors and :data:`BATCH_ROWS` at most at a time.
 
     Args:
         path: The file.
@@ -75,7 +77,7 @@ def batches(
     if file.metadata.num_row_groups and file.metadata.row_group(first).num_rows:
         with reading(path):
             head = next(file.iter_batches(16, row_groups=[first], columns=[column], use_threads=False))
-            size = max(1, BATCH_BYTES * len(head) // max(1, head.nbytes))
+            size = min(BATCH_ROWS, max(1, BATCH_BYTES * len(head) // max(1, head.nbytes)))
     rows = file.iter_batches(size, row_groups=groups, columns=columns, use_threads=False)
     while True:
         with reading(path):
