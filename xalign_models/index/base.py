@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +124,20 @@ class Index(ABC):
         """
 
     def rows(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
-        """The batches of :meth:`read`, once all vectors so far are of one length.
+        """The batches of :meth:`read`, once all vectors so far are of one length; missing ones get that length.
 
         Raises:
             FileError: A vector is longer or shorter than those before it.
         """
-        lengths: set[int] = set()
+        lengths, waiting = set[int](), list[Rows]()
         for rows in self.read(missing=missing, second=second):
-            lengths.add(rows.vectors.shape[1])
+            waiting.append(rows)
+            lengths |= {rows.vectors.shape[1]} - {0}  # of a batch without any vector
             require_one(lengths)
-            yield rows
+            while lengths and waiting:
+                vectors = (rows := waiting.pop(0)).vectors
+                yield rows if vectors.size else replace(rows, vectors=np.full((len(vectors), *lengths), np.nan))
+        yield from waiting
 
     @abstractmethod
     def written(self) -> int | None:
@@ -211,6 +216,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     kind = pkgutil.resolve_name(f"xalign_models.index.{home}")
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
     index: Index = kind(*where, columns or Columns())
-    index.source = source.rpartition("@")[2] if place else source
+    clean = f"{re.sub(r'(?<=[?&])(ssl)?password=[^&]*', '', place)}#{table}"
+    index.source = clean.rpartition("@")[2] if place else source
     index.home = (f"{scheme}:{path.resolve()}#{table}" if place else str(path.resolve())) if local else index.source
     return index

@@ -17,6 +17,7 @@ from tests.xalign_models.index import conftest
 from tests.xalign_models.index.conftest import DIM, rows
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.files import read_npz
+from xalign_models.index.auditing import gather
 from xalign_models.index.base import Columns, open_index
 from xalign_models.index.filling import fill, languages_of
 
@@ -187,6 +188,52 @@ def test_rows_without_a_usable_vector_are_left_out(tmp_path, request):
     assert np.flatnonzero(~second.any(axis=1)).tolist() == [3, 9, 20]
 
 
+@pytest.mark.parametrize("name", ["parquet", "postgres"])
+@pytest.mark.parametrize("place", [0, 21, 43])
+def test_batches_without_any_vector_are_read_and_left_out(name, place, tmp_path, request):
+    data = rows(COUNT)
+    source, columns = getattr(conftest, f"put_{name}")(data, tmp_path, request)
+    gone = range(place, min(place + 21, COUNT))
+    if name == "postgres":
+        import psycopg
+
+        with psycopg.connect(source.partition("#")[0]) as connection:
+            connection.execute("UPDATE docs SET embedding = NULL WHERE key = ANY(%s)", [[*gone]])
+    else:
+        vectors = pa.array([None if row in gone else vector for row, vector in enumerate(data.vectors)])
+        table = data.table.set_column(3, "vector", vectors)
+        pq.write_table(table, source, row_group_size=7)
+    with closing(open_index(source, columns)) as index:
+        facts = gather(index).facts
+        assert (facts["rows"], facts["without a vector"], facts["zero"]) == (COUNT, len(gone), 0)
+        assert facts["dimension"] == DIM
+        assert fill(index, rotated) == (COUNT, len(gone))
+        index.drop()
+
+
+def test_vectors_that_are_missing_at_first_do_not_make_a_batch_of_all_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("xalign_models.vector_files.parquet.BATCH_ROWS", 100)
+    vectors = pa.array([None] * 16 + [*np.ones((1000, DIM), np.float32)])
+    pq.write_table(pa.table({"lang": ["de"] * 1016, "vector": vectors}), tmp_path / "docs.parquet")
+    with closing(open_index(str(tmp_path / "docs.parquet"))) as index:
+        assert max(len(part.ids) for part in index.rows()) <= 100
+
+
+@pytest.mark.parametrize("count", [30, 70])
+def test_a_file_that_changed_after_a_kill_is_refused_until_undone(tmp_path, request, count):
+    def opened(many):
+        return closing(open_index(*conftest.put_parquet(rows(many), tmp_path, request)))
+
+    with opened(COUNT) as index:
+        index.add(DIM)
+        index.write(range(20), np.ones((20, DIM), np.float32))
+    with opened(count) as index:
+        with pytest.raises(FileError, match="undo"):
+            fill(index, rotated)
+        index.drop()
+        assert fill(index, rotated) == (count, 0)
+
+
 def test_an_unknown_source_is_refused(tmp_path):
     with pytest.raises(ModelError, match="no index that can be read"):
         open_index("elastic:host#docs")
@@ -311,6 +358,8 @@ def test_a_table_without_unique_ids_gets_no_second_column(request, ids):
             connection.execute("INSERT INTO bare VALUES (%s, '[1,2]')", [key])
     with closing(open_index(f"{url}#bare")) as index:
         with pytest.raises(FileError, match="--id-column"):
+            next(index.rows())
+        with pytest.raises(FileError, match="--id-column"):
             fill(index, lambda part: part.vectors)
         assert index.written() is None
 
@@ -330,6 +379,10 @@ def test_a_source_holds_no_password(tmp_path, request):
     source, _ = put_postgres(rows(5), tmp_path, request)
     with closing(open_index(source.replace("postgres:@", "postgres:secret@"))) as index:
         assert "secret" not in index.source
+    hidden = source.replace("#docs", "&password=secret&sslpassword=secret&application_name=x#docs")
+    with closing(open_index(hidden)) as index:
+        assert "secret" not in index.source + index.home
+        assert index.source.endswith("application_name=x#docs")
     with pytest.raises(FileError) as raised:
         open_index("postgresql://me:secret@127.0.0.1:1/db#docs")
     assert "secret" not in str(raised.value)
