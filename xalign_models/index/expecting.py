@@ -35,6 +35,10 @@ ALONE = "The index is in English alone; one language leaves nothing to align."
 Text = dict[str, list[str]]
 
 
+class NothingToFit(DataError):
+    """No text to fit on has another language of the index or its queries, or they have none."""
+
+
 @dataclass(frozen=True)
 class Expectation:
     """Recall@10 of a method, in [0, 1]; each relevant row is ranked with the query's other relevant rows left out.
@@ -68,18 +72,40 @@ class Judged:
     targets: Ranks
 
 
+def _lines(queries: Path) -> list[dict[str, Any]]:
+    records, damaged = read_log(require_regular(queries))
+    if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
+        raise DataError(
+            f'{queries}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.'
+        )
+    return records
+
+
+def languages_to_fit(sample: Sample, queries: Path | None) -> set[str]:
+    """The languages of an index and of its queries; a language that was not recognised has no text.
+
+    Raises:
+        XAlignError: The queries are missing, or a line has another form or no language.
+    """
+    asked = (canonical(str(line["lang"])) for line in (_lines(queries) if queries else ()))
+    return {*sample.codes.tolist(), *asked} - {"und"}
+
+
 def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
 
     Raises:
-        DataError: The corpus is not parallel, or lacks English or another language of the index, or all is English.
+        NothingToFit: The corpus lacks English or another language of the index, or all is English.
+        DataError: The corpus is not parallel.
     """
     if languages == {ENGLISH}:
-        raise DataError(ALONE)
+        raise NothingToFit(ALONE)
     text = corpora.load(corpus)
     common = sorted({*text.languages} & (languages | {ENGLISH}))
     if ENGLISH not in common or len(common) < 2:
-        raise DataError(f"{corpus} must have English and another language of the index; name another text by --corpus.")
+        raise NothingToFit(
+            f"{corpus} must have English and another language of the index; name another text by --corpus."
+        )
     columns = text.parallel(common)
     start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)
     rows = {code: side[: min(limit, start)] for code, side in columns.items()}
@@ -91,6 +117,7 @@ def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
     roles, texts = recipe.role_prompts(), sample.rows.texts
     sentence = np.median([len(row) for row in held[ENGLISH]])
     size = int(np.clip(np.median([len(str(text)) for text in texts]) / sentence, 1, MOST)) if texts else MOST // 2
+    size = min(size, len(held[ENGLISH]))
     starts = range(0, len(held[ENGLISH]) - size + 1, size)[:PASSAGES]
     spoken = [code for code in held for _ in starts]
     documents = encode(recipe, [" ".join(held[c][s : s + size]) for c in held for s in starts], spoken, roles[-1])
@@ -109,13 +136,10 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
         FileError: The file is missing.
         DataError: A line has another form, or no line names a row of the sample.
     """
-    records, damaged = read_log(require_regular(path))
-    if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
-        raise DataError(f'{path}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.')
-    places: dict[str, list[int]] = {}
+    records, places = _lines(path), dict[str, list[int]]()
     for number, key in enumerate(sample.rows.ids):
         places.setdefault(str(key), []).append(number)
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], dict[int, None]] = {}  # a line that is repeated names no second row
     known = [record for record in records if str(record["id"]) in places]
     if len(known) < len(records) or not known:
         message = f"{path}: {len(known)} of {len(records)} queries name a row of the sample"
@@ -124,10 +148,10 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
         logger.warning("%s; the others are left out.", message)
     for record in known:
         query = str(record["text"]), canonical(str(record["lang"]))
-        found.setdefault(query, []).extend(places[str(record["id"])])
+        found.setdefault(query, {}).update(dict.fromkeys(places[str(record["id"])]))
     targets = np.full((len(found), max(map(len, found.values()))), -1)
     for number, rows in enumerate(found.values()):
-        targets[number, : len(rows)] = rows
+        targets[number, : len(rows)] = [*rows]
     texts, codes = zip(*found, strict=True)
     queries = encode(recipe, texts, codes, recipe.role_prompts()[0])
     return Judged(queries, np.array(codes), sample.rows.vectors, sample.codes, targets)
@@ -153,7 +177,7 @@ def expect(
     spec = replace(recipe.spec, backbone=replace(recipe.spec.backbone, vectors=Vectors.UNIT))
     recipe = Recipe(spec, recipe.raw, recipe.backbone)
     judged = own_queries(recipe, queries, sample) if queries else None
-    text, held = fit_text(corpus, {*sample.codes.tolist()}, limit)
+    text, held = fit_text(corpus, languages_to_fit(sample, queries), limit)
     roles = []
     for prompt in recipe.role_prompts():
         vectors = {code: recipe.encode(side, code, prompt=prompt) for code, side in text.items()}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
@@ -61,9 +60,10 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
         return tables
     if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
-    if {*sample.codes.tolist()} == {ENGLISH}:
-        return tables | {"Recommended": [expecting.Expectation(PLAIN, error=expecting.ALONE).cells()]}
-    rows = expecting.expect(sample, recipe, **text)
+    try:
+        rows = expecting.expect(sample, recipe, **text)
+    except expecting.NothingToFit as error:
+        return tables | {"Recommended": [expecting.Expectation(PLAIN, error=str(error)).cells()]}
     tables["Recall@10 to expect of each method, in percent"] = [row.cells() for row in rows]
     tables["Recommended"] = [expecting.best(rows).cells()]
     return tables
@@ -97,7 +97,7 @@ def fix(
             chosen = expecting.best(expecting.expect(sample, recipe, corpus, limit, queries)).candidate
         if chosen == PLAIN:
             raise ModelError("No method is expected to be better than the plain vectors; nothing was written.")
-        languages = [*expecting.fit_text(corpus, {*sample.codes.tolist()}, limit)[0]]
+        languages = [*expecting.fit_text(corpus, expecting.languages_to_fit(sample, queries), limit)[0]]
         text: dict[str, Any] = {"corpus": corpus, "languages": languages, "limit": limit}
         unit = {"vectors": Vectors.UNIT}
         aligned = api.fit(chosen.method, backbone=model, device=device, overrides=unit, **text, **dict(chosen.params))

@@ -15,8 +15,10 @@ import xalign_models
 from tests.conftest import LANGUAGES
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.index.conftest import PUT, Data
-from xalign_models.index.auditing import page
+from xalign_models.index.auditing import gather, page
 from xalign_models.index.base import open_index
+from xalign_models.index.expecting import own_queries
+from xalign_models.index.working import open_model
 from xalign_models.models.building import raw_encoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
@@ -255,6 +257,52 @@ def test_an_index_in_english_alone_is_audited_and_has_nothing_to_align(documents
     status, _, err = xalign("index", "fix", *command, "-o", "maps")
     assert status == 2
     assert "nothing to align" in err[0]
+
+
+def test_an_english_index_is_aligned_with_the_languages_of_its_queries(documents, xalign, workdir, tiny_model, request):
+    documents.langs = ["en"] * len(documents.langs)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    lines = [json.dumps({"text": documents.texts[row], "lang": "de", "id": row}) for row in range(30)]
+    (workdir / "q.jsonl").write_text("\n".join(lines) + "\n")
+    command = (source, "--model", tiny_model, *OPTIONS, "--queries", "q.jsonl")
+    status, out, _ = xalign("index", "audit", *command, "--json")
+    assert status == 0
+    methods = next(rows for title, rows in json.loads(out).items() if "expect" in title)
+    assert len(methods) > 1
+    assert all(row["across"] is not None for row in methods if not row["error"])
+    assert xalign("index", "fix", *command, "--method", "centered", "-o", "maps")[0] == 0
+    assert {"deu-Latn", "eng-Latn"} <= {*load_maps("maps").settings["languages"]}
+
+
+@pytest.mark.parametrize("codes", [["eng-Latn", "und"], ["und"], ["swh-Latn"]])
+def test_an_audit_without_text_to_fit_on_keeps_its_tables(
+    codes, documents, xalign, workdir, tiny_model, request, monkeypatch
+):
+    found = [codes[-(row % 7 == 0)] for row in range(len(documents.langs))]
+    monkeypatch.setattr("xalign_models.index.auditing.languages_of", lambda rows, lang: found)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    status, out, err = xalign("index", "audit", source, "--model", tiny_model, *OPTIONS, "--json")
+    assert (status, err) == (0, [])
+    tables = json.loads(out)
+    assert tables["Contents"]
+    assert tables["Recommended"][0]["error"]
+
+
+@pytest.mark.parametrize("rows", [2, 3, 9])
+def test_text_of_a_few_rows_is_enough(rows, documents, xalign, workdir, tiny_model, write_text, request):
+    """A passage of an index of long texts has no more sentences than are held out."""
+    documents.texts = [" ".join([text] * 9) for text in documents.texts]
+    write_text(workdir / "few", rows)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    assert xalign("index", "audit", source, "--model", tiny_model, "--corpus", "own:few")[0] == 0
+
+
+def test_a_repeated_query_counts_once(documents, workdir, tiny_model, request):
+    source, _ = PUT["parquet"](documents, workdir, request)
+    sample, recipe = gather(open_index(source)), open_model(str(tiny_model), "cpu")
+    lines = [json.dumps({"text": "w1", "lang": "de", "id": row}) + "\n" for row in (0, 5, 5, 0)]
+    (workdir / "q.jsonl").write_text("".join(lines))
+    assert own_queries(recipe, workdir / "q.jsonl", sample).targets.tolist() == [[0, 5]]
 
 
 def test_queries_that_are_missing_or_name_no_row_are_said(documents, xalign, workdir, tiny_model, request, caplog):
