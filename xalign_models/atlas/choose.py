@@ -200,7 +200,8 @@ def _next(scores: Scores, wish: Wish, kinds: Sequence[str], candidates: Sequence
     rivals = [one for one in candidates if one.high > max(candidates[0].low, one.low + CLOSE) and seen[one.model]]
     for one in sorted(rivals, key=lambda one: -one.score)[:NEXT]:
         at = scores.models.index(one.model)
-        cells = [(kind, code, scores.row(kind, code)) for kind in kinds for code in wish.languages]
+        pairs = product(kinds, wish.languages)
+        cells = [(kind, code, scores.row(kind, code, adjusted=wish.adjusted)) for kind, code in pairs]
         kind, code, row = max(cells, key=lambda cell: cell[2].high[at] - cell[2].low[at])
         yield f"{one.model} on {kind} in {display_name(code)}, now {100 * row.low[at]:.0f} to {100 * row.high[at]:.0f}"
 

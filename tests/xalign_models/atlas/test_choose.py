@@ -131,6 +131,14 @@ def test_measurements_worth_making_are_of_rivals_and_named(atlas):
     assert all(line.split(" on retrieval in German")[0] in rivals for line in found.next)
 
 
+@pytest.mark.parametrize("adjusted", [False, True])
+def test_measurements_worth_making_have_the_intervals_of_the_ranking(atlas, adjusted):
+    found = choose(atlas, Wish(("fra-Latn",), "classification", adjusted=adjusted))
+    ends = {one.model: f"now {100 * one.low:.0f} to {100 * one.high:.0f}" for one in found.candidates}
+    assert found.next
+    assert all(line.endswith(ends[line.split(" on ")[0]]) for line in found.next)
+
+
 def test_wrong_wishes_are_refused(atlas):
     with pytest.raises(LanguageError, match="--languages"):
         Wish(())
