@@ -4,14 +4,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xalign_models.atlas.derive import EXCLUDED, derive, read_metadata, task_kinds
+from xalign_models.atlas.factors import cells_of
 from xalign_models.atlas.imported import read_public
-from xalign_models.atlas.scores import Scores, estimate, scores_of, with_table
+from xalign_models.atlas.scores import estimate, main_columns, scores_of, with_table
 from xalign_models.atlas.table import TASKS, Atlas, load_atlas
 from xalign_models.files import read_bytes
 from xalign_models.paths import cache_dir
@@ -45,6 +47,8 @@ def refresh(path: Path, before: Atlas) -> tuple[Atlas, list[str]]:
     unknown = {result.task for result in imported.results} - kinds.keys() - EXCLUDED.keys()
     problems = list(imported.problems)
     atlas = derive(imported, metadata, kinds | task_kinds(unknown, problems), provenance(path))
+    undescribed = before.models.keys() & atlas.models.keys() - {entry["name"] for entry in metadata}
+    atlas = replace(atlas, models=atlas.models | {name: before.models[name] for name in sorted(undescribed)})
     return with_table(atlas, estimate(atlas)), problems
 
 
@@ -73,17 +77,26 @@ def provenance(path: Path) -> dict[str, str]:
 
 
 def changes(before: Atlas, after: Atlas, language: str) -> Iterator[dict[str, Any]]:
-    """Models that are new or gone, or whose measured score moved by a tenth of a point, by kind of task."""
+    """Models that are new or gone, or whose score on all tasks moved by a tenth of a point, by kind of task."""
     for kind in TASKS:
-        old, new = (_measured(scores_of(atlas), kind, language) for atlas in (before, after))
+        (old, one), (new, other) = (_measured(atlas, kind, language) for atlas in (before, after))
         for model in sorted({*old, *new}):
-            if old.get(model) != new.get(model):
+            if old.get(model) != new.get(model) and model in (one & other) | (old.keys() ^ new.keys()):
                 yield {"kind": kind, "model": model, "before": old.get(model), "after": new.get(model)}
 
 
-def _measured(scores: Scores, kind: str, language: str) -> dict[str, float]:
-    """The scores in points of the models that were measured."""
-    if language not in scores.place:
-        return {}
-    row = scores.row(kind, language)
-    return {scores.models[at]: round(100 * float(row.score[at]), 1) for at in np.flatnonzero(row.measured)}
+def _measured(atlas: Atlas, kind: str, language: str) -> tuple[dict[str, float], set[str]]:
+    """The scores in points of the models that were measured, and those that lack no task, whose score is exact."""
+    scores, main, tasks = scores_of(atlas), main_columns(atlas.columns), dict[str, list[int]]()
+    columns = [column for column in atlas.columns if column.kind == kind and column.label in main]
+    cells, values = cells_of(columns, scores.models)
+    for place, cell in enumerate(cells):
+        if cell.language == language:
+            tasks.setdefault(cell.task, []).append(place)
+    if not tasks:
+        return {}, set()
+    exact = np.mean([values[:, places].mean(axis=1) for places in tasks.values()], axis=0)
+    row, whole = scores.row(kind, language), np.isfinite(exact)
+    points = np.round(100 * np.where(whole, exact, row.score), 1).tolist()
+    measured = {scores.models[at]: points[at] for at in np.flatnonzero(row.measured)}
+    return measured, {model for model, known in zip(scores.models, whole, strict=True) if known}

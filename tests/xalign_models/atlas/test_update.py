@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tests.xalign_models.atlas.made_up import LANGUAGES, atlas, column
+from xalign_models.atlas.imported import Imported
 from xalign_models.atlas.scores import estimate, with_table
-from xalign_models.atlas.update import changes, provenance
+from xalign_models.atlas.table import PublishedModel
+from xalign_models.atlas.update import changes, provenance, refresh
 
 QUALITY = np.linspace(-1.5, 1.5, 30)
 
@@ -34,6 +36,27 @@ def test_new_models_and_moved_scores_are_named_by_language():
     assert found["org/m03"]["after"] - found["org/m03"]["before"] == pytest.approx(2.5, abs=0.6)
     assert not list(changes(after, after, "swh-Latn"))
     assert "org/m03" not in {row["model"] for row in changes(before, after, "deu-Latn")}
+
+
+def test_what_was_not_measured_again_has_not_changed():
+    """Other columns move the estimates of models that lack a task, and the digits that the table rounds."""
+    columns = [column(f"T{number}", QUALITY, models=25 + 5 * number, noise=0.1, seed=number) for number in (0, 1)]
+    other = column("C0", QUALITY[::-1], kind="clustering", noise=0.3, seed=2)
+    before, after = (with_table(table, estimate(table)) for table in (atlas(*columns, other), atlas(*columns)))
+    for language in LANGUAGES:
+        assert {row["kind"] for row in changes(before, after, language)} == {"clustering"}
+
+
+def test_a_model_that_nothing_describes_keeps_its_description(tmp_path, monkeypatch):
+    about = [PublishedModel(f"org/m{number:02}", parameters=number + 1, licence="mit") for number in range(25)]
+    before = atlas(column("T0", QUALITY[:25]), about=about)
+    described = {"name": "org/m03", "n_parameters": 7}
+    monkeypatch.setattr("xalign_models.atlas.update._registered", lambda names: [described])
+    monkeypatch.setattr("xalign_models.atlas.update.read_public", lambda path: Imported((), ()))
+    monkeypatch.setattr("xalign_models.atlas.update.derive", lambda *given: atlas(*before.columns))
+    after, _ = refresh(tmp_path, before)
+    assert after.models["org/m04"] == before.models["org/m04"]
+    assert after.models["org/m03"].parameters is None
 
 
 def test_provenance_is_read_off_the_data(tmp_path):
