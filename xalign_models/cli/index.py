@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import print_json, print_rows, say
-from xalign_models.cli.options import Device, EngineOptions, Json, with_options
+from xalign_models.cli.options import Device, EngineOptions, Json, refuse_idle, with_options
 from xalign_models.paths import atomic_write_text
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
@@ -60,6 +60,7 @@ class TextOptions:
 @group.command()
 @with_options
 def audit(
+    context: typer.Context,
     *,
     source: IndexOptions,
     model: Annotated[str | None, Option(help="Model of the index; without one, no method is compared.")] = None,
@@ -69,6 +70,8 @@ def audit(
     json: Json = False,
 ) -> None:
     """Show what an index holds, how its languages mix, and the recall to expect of each method."""
+    if not model:
+        refuse_idle(context, {"corpus", "limit", "queries", "device"}, "--model")
     with source.open() as index:
         from xalign_models.index import working  # imports torch; a missing file should not wait for that
         from xalign_models.index.auditing import page
@@ -126,8 +129,8 @@ def migrate(
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"])
-    rows = record.get("rows", working.migrating.TEXTS // 2)  # which records of older versions lack
-    say(f"The losses are those of an index of {rows} rows; a larger one loses more.")
+    measured = record.get("rows", 1000)  # records of older versions lack it
+    say(f"The losses are those of an index of {measured} rows; a larger one loses more.")
     say(f"Encode {record['share']:.0%} of the rows first; {output / working.FIRST} lists them.")
 
 

@@ -35,7 +35,7 @@ ALONE = "The index is in English alone; one language leaves nothing to align."
 Text = dict[str, list[str]]
 
 
-class NothingToFit(DataError):
+class NothingToFitError(DataError):
     """No text to fit on has another language of the index or its queries, or they have none."""
 
 
@@ -95,15 +95,15 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
 
     Raises:
-        NothingToFit: The corpus lacks English or another language of the index, or all is English.
+        NothingToFitError: The corpus lacks English or another language of the index, or all is English.
         DataError: The corpus is not parallel.
     """
     if languages == {ENGLISH}:
-        raise NothingToFit(ALONE)
+        raise NothingToFitError(ALONE)
     text = corpora.load(corpus)
     common = sorted({*text.languages} & (languages | {ENGLISH}))
     if ENGLISH not in common or len(common) < 2:
-        raise NothingToFit(
+        raise NothingToFitError(
             f"{corpus} must have English and another language of the index; name another text by --corpus."
         )
     columns = text.parallel(common)

@@ -62,7 +62,7 @@ def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
     try:
         rows = expecting.expect(sample, recipe, **text)
-    except expecting.NothingToFit as error:
+    except expecting.NothingToFitError as error:
         return tables | {"Recommended": [expecting.Expectation(PLAIN, error=str(error)).cells()]}
     tables["Recall@10 to expect of each method, in percent"] = [row.cells() for row in rows]
     tables["Recommended"] = [expecting.best(rows).cells()]
