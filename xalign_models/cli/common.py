@@ -100,10 +100,10 @@ def split_list(values: list[str] | None) -> list[str]:
     return [*dict.fromkeys(part.strip() for each in parts for part in each if part.strip())]
 
 
-def given(context: typer.Context, but: Collection[str] = ()) -> list[str]:
-    """The options that a command line gives to a command, but for some of its parameters."""
-    names = {str(own.name): own.opts[0] for own in context.command.params if own.name not in but}
-    sources = {option: context.get_parameter_source(name) for name, option in names.items()}
+def given(context: typer.Context, names: Collection[str] | None = None) -> list[str]:
+    """The options that a command line gives, among some of the command's parameters; None for all."""
+    options = {str(own.name): own.opts[0] for own in context.command.params if names is None or own.name in names}
+    sources = {option: context.get_parameter_source(name) for name, option in options.items()}
     return [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
 
 

@@ -159,7 +159,8 @@ def fit(
     if old or new:
         from xalign_models.models import migration
 
-        if (idle := given(context, MIGRATION)) or not (old and new and text["corpus"]):
+        idle = given(context, {own.name for own in context.command.params} - MIGRATION)
+        if idle or not (old and new and text["corpus"]):
             without = f", without {', '.join(idle)}" if idle else ""
             raise ModelError(f"--from, --to and --corpus go together{without}.")
         model = migration.fit(method, old=old, new=new, **text)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from typer import Option
+from typer import Context, Option
 
 from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
-from xalign_models.cli.common import language_codes, split_list, tell
+from xalign_models.cli.common import given, language_codes, split_list, tell
 from xalign_models.errors import DataError, ModelError
 from xalign_models.plugins import TASKS
 from xalign_models.specs import Dtype, Pooling, Precision, Vectors
@@ -81,6 +81,16 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     run.__annotations__ = {own.name: own.annotation for own in flat}
     return run
+
+
+def refuse_idle(context: Context, names: Collection[str], needed: str) -> None:
+    """Refuse options that have no effect without another one.
+
+    Raises:
+        ModelError: The command line has such an option.
+    """
+    if idle := ", ".join(given(context, names)):
+        raise ModelError(f"{idle}: no effect without {needed}; add {needed}, or leave out {idle}.")
 
 
 @dataclass(frozen=True)

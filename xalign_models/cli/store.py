@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import language_codes, print_rows, say
-from xalign_models.cli.options import Device, Json, Languages, Limit, VectorOptions, with_options
+from xalign_models.cli.options import Device, Json, Languages, Limit, VectorOptions, refuse_idle, with_options
 from xalign_models.errors import ModelError
 
 group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
@@ -62,6 +62,7 @@ Model = Annotated[str, Option(help="Name, directory or hub id of the model whose
 @group.command("export")
 @with_options
 def export_(
+    context: typer.Context,
     model: Model,
     output: Annotated[Path, Option("--output", "-o", help="Parquet file to write.")],
     texts: Annotated[
@@ -75,6 +76,8 @@ def export_(
     device: Device = None,
 ) -> None:
     """Write raw vectors as parquet; texts without a vector are encoded."""
+    if not texts:
+        refuse_idle(context, {"languages", "limit", "prompt", "device"}, "--texts")
     from xalign_models.corpora.registry import texts_of
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import export

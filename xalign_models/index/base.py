@@ -200,7 +200,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     """The index of a source: a file such as ``docs.parquet``, or ``STORE:PLACE#TABLE``.
 
     Raises:
-        ModelError: The source has an unknown form.
+        ModelError: The source has an unknown form, or a column is named that such an index lacks.
         FileError: The source is missing or damaged, or lacks a column.
     """
     place, _, table = source.rpartition("#")
@@ -210,12 +210,17 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
             f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
             "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."
         )
+    columns = columns or Columns()
     path = Path(rest if place else source)
     if (local := scheme != "postgresql" and "://" not in rest) and not path.exists():
         raise FileError(f"{path} does not exist.")
+    flat, ids = home == FILES[".faiss"], home != STORES["qdrant"]
+    kinds = {"--texts": (columns.texts, flat), "--column": (columns.vector, not flat), "--id-column": (columns.id, ids)}
+    if idle := [name for name, (value, used) in kinds.items() if value and not used]:
+        raise ModelError(f"{', '.join(idle)}: no effect on this kind of index; leave it out.")
     kind = pkgutil.resolve_name(f"xalign_models.index.{home}")
     where = (place if scheme == "postgresql" else rest, table) if place else (Path(source),)
-    index: Index = kind(*where, columns or Columns())
+    index: Index = kind(*where, columns)
     clean = f"{re.sub(r'(?<=[?&])(ssl)?password=[^&]*', '', place)}#{table}"
     index.source = clean.rpartition("@")[2] if place else source
     index.home = (f"{scheme}:{path.resolve()}#{table}" if place else str(path.resolve())) if local else index.source

@@ -119,7 +119,7 @@ def import_file(
 
     Raises:
         FileError: The file is damaged, or has other ids.
-        ModelError: The vectors are not the model's.
+        ModelError: The vectors are not the model's, or a prompt is given for ids, which have one.
         XAlignError: The model is unavailable.
     """
     spec = _spec(model).backbone
@@ -134,6 +134,8 @@ def import_file(
     for rows in read_batches(file):
         if rows.by == "id" and not rows.hashed:
             raise FileError(f"{file} has other ids than `xalign store export` writes; only those identify a text.")
+        if rows.by == "id" and prompt is not None:
+            raise ModelError(f"{file} has ids, each of a prompt and a text: leave out --prompt.")
         if dim is not None and rows.matrix.shape[1] != dim:
             raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
         if not count and check and rows.by == "text":

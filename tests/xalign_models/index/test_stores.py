@@ -241,6 +241,16 @@ def test_an_unknown_source_is_refused(tmp_path):
         open_index(str(tmp_path / "none.parquet"))
 
 
+def test_a_column_that_such_an_index_lacks_is_refused(stored, tmp_path):
+    source, _ = stored(rows(COUNT))
+    idle = {"--column": Columns(vector="a")} if source.endswith("faiss") else {"--texts": Columns(texts=tmp_path)}
+    if source.startswith("qdrant"):
+        idle["--id-column"] = Columns(id="a")
+    for option, columns in idle.items():
+        with pytest.raises(ModelError, match=f"{option}: no effect"):
+            open_index(source, columns)
+
+
 @pytest.mark.parametrize("store", ["lancedb", "qdrant"])
 def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path, store):
     pytest.importorskip({"qdrant": "qdrant_client"}.get(store, store))

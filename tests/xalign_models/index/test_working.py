@@ -321,6 +321,13 @@ def test_queries_that_are_missing_or_name_no_row_are_said(documents, xalign, wor
     assert "0 of 1 queries name a row of the sample" in err[0]
 
 
+@pytest.mark.parametrize("option", ["--corpus", "--limit", "--queries", "--device"])
+def test_an_option_of_an_audit_that_needs_a_model_is_refused_without_one(option, xalign):
+    status, _, err = xalign("index", "audit", "docs.parquet", option, "300")
+    assert status == 2
+    assert err == [f"error: {option}: no effect without --model; add --model, or leave out {option}."]
+
+
 def test_rows_without_language_and_text_are_refused(workdir, xalign):
     pq.write_table(pa.table({"vector": list_column(np.eye(20, dtype=np.float32))}), workdir / "bare.parquet")
     status, _, err = xalign("index", "audit", "bare.parquet")

@@ -39,6 +39,17 @@ def test_all_that_is_kept_goes_to_another_store_and_is_not_encoded_there(workdir
         assert again.counts.encoded == 0
 
 
+@pytest.mark.parametrize("option", [("--languages", "de"), ("--limit", "3"), ("--prompt", "a")])
+def test_options_about_texts_are_refused_where_there_are_none(workdir, tiny_model, raw, xalign, option):
+    status, _, err = xalign("store", "export", "--model", tiny_model, "-o", "all.parquet", *option)
+    assert status == 2
+    assert f"{option[0]}: no effect without --texts" in err[0]
+    assert not (workdir / "all.parquet").exists()
+    export(str(tiny_model), workdir / "all.parquet", open_store())
+    with pytest.raises(ModelError, match="leave out --prompt"):
+        import_file(workdir / "all.parquet", str(tiny_model), open_store(), prompt="a")
+
+
 def test_an_export_is_a_backbone_by_its_hashes(workdir, tiny_model, raw):
     export(str(tiny_model), workdir / "all.parquet", open_store())
     stored = load_encoder(f"vectors:{workdir / 'all.parquet'}").raw
