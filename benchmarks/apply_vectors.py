@@ -112,6 +112,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, required=True)
     given = parser.parse_args()
+    if given.rows < 1 or given.rows % FILE:
+        parser.error(f"--rows: give a multiple of {FILE}, the rows of a file.")
     folder: Path = given.folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -7,7 +7,7 @@
 # vectors, ranks and losses with the CPU's, to the tolerances in tests/test_devices.py (float32: a cosine of 0.99999, TF32:
 # 0.9999, bfloat16: 0.999, losses: 0.1%), for at most 5 minutes. Then it times encoding, training and mining for at most
 # 14 minutes. FOLDER, by default gpu-run, gets machine.txt, correctness.xml, benchmarks.json, kernels.json and summary.txt.
-# Exit status: 0 if all is correct, 1 if a comparison failed (nothing is timed then), 3 without CUDA.
+# Exit status: 0 if all is correct, 1 if a comparison (nothing is timed then) or a benchmark failed, 3 without CUDA.
 set -uo pipefail
 folder=$(realpath -m "${1:-gpu-run}")
 shift
@@ -33,4 +33,8 @@ if [[ ${PIPESTATUS[0]} -ne 0 ]]; then
 fi
 timeout 840 pytest "${@:-benchmarks}" -m gpu --benchmark-only --bench-findings="$folder/findings.jsonl" \
     --bench-profile="$folder/kernels.json" --benchmark-json="$folder/benchmarks.json" | tee -a "$folder/summary.txt"
+if [[ ${PIPESTATUS[0]} -ne 0 ]]; then
+    echo "first_gpu_run: a benchmark failed or the time is up, see $folder/summary.txt." >&2
+    exit 1
+fi
 echo "first_gpu_run: compared and timed, see $folder"
