@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
+from xalign_models.device import each
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import NAMES, Measures
 from xalign_models.ranking.pairs import LanguageVectors, Pair, Sides, all_pairs
@@ -117,7 +118,7 @@ def scored_pairs(
     vectors = LanguageVectors()
     for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)
-    device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
+    device = each(str(getattr(getattr(model, "raw", None), "device", "cpu")))[0]  # a model may be on several
     ranked = all_pairs(vectors.__getitem__, remaining, device=device if device.startswith("cuda") else "cpu")
     small = np.min_scalar_type(shape[1])
     for pair, (forward, backward, measures) in finished.items():

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import resource
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from xalign_tasks.pairs import RankLog
+from xalign_models.ranking.pairs import Sides
+from xalign_tasks import pairs
+from xalign_tasks.base import Scoring
+from xalign_tasks.pairs import RankLog, scored_pairs
 
 
 def ranks_of(seed):
@@ -116,3 +120,13 @@ def test_runs_that_begin_at_once_share_a_log(tmp_path):
             assert len(found) == 8
             for i in range(8):
                 assert_equal(found[f"a{i}", "b"], ranks_of(i))
+
+
+@pytest.mark.parametrize(("device", "one"), [("cuda:0,cuda:1", "cuda:0"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
+def test_pairs_are_ranked_on_one_of_a_models_devices(monkeypatch, device, one):
+    ranked = []
+    monkeypatch.setattr(pairs, "all_pairs", lambda *_, device: ranked.append(device) or ())
+    task = SimpleNamespace(metadata=SimpleNamespace(name="Task", dataset={}))
+    scoring = Scoring(SimpleNamespace(raw=SimpleNamespace(device=device)), "test", {})
+    assert not [*scored_pairs(task, scoring, {"deu_Latn-eng_Latn"}, lambda _: Sides(np.eye(4)), (1, 4))]
+    assert ranked == [one]
