@@ -9,6 +9,8 @@ import mteb
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.types import PromptType
 
 from xalign_models import assets, corpora
 from xalign_models.analysis import Findings, Request
@@ -79,6 +81,13 @@ def slug(model: str) -> str:
 def embed(encoder: XAlignEncoder, texts: Sequence[str], language: str, prompt: str | None = None) -> Float32:
     """Unit rows (n, d), float32, of texts in one language, under the model's default prompt unless one is given."""
     return normalise(encoder.encode_texts(texts, [language] * len(texts), prompt, language))
+
+
+def encode_side(
+    encoder: XAlignEncoder, texts: Sequence[str], languages: Sequence[str], task: TaskMetadata, kind: PromptType
+) -> Float32:
+    """Vectors (n, d), float32, of a task's queries or documents, as the model encodes them in ``xalign run``."""
+    return encoder.encode_texts(texts, languages, encoder.prompt_for(task, kind), task.name, kind.value)
 
 
 def published_rows(table: str, index: str) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.ranking.pools import mixed, one_target_ranks, quota, z_scores
 from xalign_models.ranking.ranks import Adjust, Ranks, average_precision, normalise, one_target_precision, target_counts
 from xalign_models.specs import ModelSpec
-from xalign_tasks.analyses.base import Study, slug
+from xalign_tasks.analyses.base import Study, encode_side, slug
 from xalign_tasks.lareqa import MLQAR, LAReQA, XQuADR
 from xalign_tasks.lareqa.reader import Side
 from xalign_tasks.lareqa.task import pool_targets
@@ -268,9 +268,8 @@ def vectors(encoder: XAlignEncoder, pool: Pool) -> tuple[Float32, Float32]:
     """Unit vectors of the questions (n, d) and of the candidates (m, d), each under its side's prompt."""
 
     def encoded(kind: PromptType, table: pd.DataFrame) -> Float32:
-        prompt = encoder.prompt_for(pool.metadata, kind)
         texts, codes = table["text"].tolist(), table["language"].tolist()
-        return normalise(encoder.encode_texts(texts, codes, prompt, pool.name, side=kind.value))
+        return normalise(encode_side(encoder, texts, codes, pool.metadata, kind))
 
     return encoded(PromptType.query, pool.questions), encoded(PromptType.document, pool.candidates)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from mteb.types import PromptType
 
 from xalign_models import Thresholds
 from xalign_models.analysis import Findings, Request
@@ -12,9 +13,10 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.linalg.arrays import Float64
 from xalign_models.ranking.ranks import normalise
-from xalign_tasks.analyses.base import Study, encoders
+from xalign_tasks.analyses.base import Study, encode_side, encoders
 from xalign_tasks.analyses.front import narrowed
 from xalign_tasks.analyses.ready_map import sides
+from xalign_tasks.lareqa import XQuADR
 
 RATE = 0.01
 
@@ -38,10 +40,15 @@ def analyse(request: Request) -> Findings:
         raise DataError("--rows: at least 4 are needed, one half for the thresholds and one to score.")
     study.record_task("XQuAD-R")
     answers = {code: np.array([*side.answers.values()]) for code, side in texts.items()}
+    of_sides = {
+        PromptType.query: {code: [*side.questions.values()] for code, side in texts.items()},
+        PromptType.document: {code: side.candidates for code, side in texts.items()},
+    }
     for name, encoder in encoders(request):
-        asked, stored = (encoder.prompts.get(role, "") for role in ("query", "passage"))
-        questions = {code: encoder.raw.encode([*side.questions.values()], asked) for code, side in texts.items()}
-        sentences = {code: encoder.raw.encode(side.candidates, stored) for code, side in texts.items()}
+        questions, sentences = (
+            {code: encode_side(encoder, rows, [code] * len(rows), XQuADR.metadata, kind) for code, rows in part.items()}
+            for kind, part in of_sides.items()
+        )
         ends = (half, {code: answers[code][half[code]] for code in texts})
         for space in ("raw", "centred"):
             whole, fit = [], []

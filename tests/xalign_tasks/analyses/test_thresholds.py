@@ -7,6 +7,7 @@ import pytest
 
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_tasks.analyses import thresholds
 from xalign_tasks.analyses.thresholds import rates
 from xalign_tasks.lareqa.reader import Side
@@ -37,6 +38,28 @@ def test_model_and_text_are_named(asked, made_up_tasks):
     found = thresholds.analyse(asked(languages=("deu-Latn",)))
     assert {*found.tables["pairs"]["model"]} == {"xalign/plain__tiny"}
     assert found.data == {"XQuAD-R": "1"}
+
+
+@pytest.mark.parametrize("name", ["document", "passage", "default"])
+def test_each_side_is_encoded_as_the_model_encodes_it(asked, monkeypatch, name):
+    load = Request.load
+
+    def prompted(request, model):
+        encoder = load(request, model)
+        encoder.prompts = {"query": "ask: ", name: "tell: "}
+        return encoder
+
+    monkeypatch.setattr(Request, "load", prompted)
+    seen, encode = set(), XAlignEncoder.encode_texts
+
+    def noted(self, texts, languages, prompt=None, progress=None, side=""):
+        seen.add((*{*languages}, prompt, side))
+        return encode(self, texts, languages, prompt, progress, side)
+
+    monkeypatch.setattr(XAlignEncoder, "encode_texts", noted)
+    thresholds.analyse(asked(languages=("deu-Latn",)))
+    of_sides = (("ask: ", "query"), ("tell: ", "document"))
+    assert seen == {(code, *of_side) for code in ("deu-Latn", "eng-Latn") for of_side in of_sides}
 
 
 def test_too_few_rows_and_unknown_languages_are_refused(asked):
