@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH, Corpus
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.models.recipe import DOCUMENTS, QUERIES
 from xalign_tasks.analyses.base import LANGUAGES, Study, embed, encoders, slug
 from xalign_tasks.lareqa import XQuADR
 
@@ -31,24 +32,28 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         DataError: Fewer than two corpora are available.
+        LanguageError: The corpora lack a requested language, or only English was asked for.
         XAlignError: A model is unavailable.
     """
     languages = [code for code in request.languages or LANGUAGES if code != ENGLISH]
-    study, texts = Study(), {}
+    study, texts, have = Study(), {}, set[str]()
     for name in CORPORA:
         try:
             corpus = XQuADR().local_corpus() if name == XQUAD else corpora.load(name)
         except DataError as error:
             study.notes.append(f"{name} was left out. {error}")
             continue
+        have |= {*corpus.languages} - {ENGLISH}
         shared = [code for code in languages if code in corpus.languages]
         texts[name] = {code: sides(corpus, code, request.rows or ROWS) for code in shared}
         study.data[name] = corpus.fingerprint([*shared, ENGLISH])
     if len(texts) < 2:
         raise DataError(f"Offsets are compared between corpora, and only {len(texts)} is here. {' '.join(study.notes)}")
+    if not have & {*languages} or (request.languages and not have >= {*languages}):
+        raise LanguageError(f"The corpora have {', '.join(sorted(have))}; choose among these with --languages.")
     for model, encoder in encoders(request):
-        default = encoder.prompts.get("default", "")
-        for prompt in dict.fromkeys(encoder.prompts.get(side, default) for side in ("query", "document")):
+        named = (next((name for name in names if name in encoder.prompts), "") for names in (QUERIES, DOCUMENTS))
+        for prompt in dict.fromkeys(encoder.prompts.get(name, "") for name in named):
             found = stability(texts, partial(embed, encoder, prompt=prompt))
             frame = study.add("cosines", found, model=model, prompt=prompt)
             label = slug(f"{model} {prompt.strip(': ')}".strip()).replace(" ", "-")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xalign_models.analysis import Request
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
 from xalign_tasks.analyses import offset_stability
 from xalign_tasks.analyses.offset_stability import HALVES, stability
 
@@ -69,3 +69,32 @@ def test_it_reads_what_is_there_and_says_what_is_not(flores, tiny_model, write_t
     other = offset(v1 / "tatoeba.deu-eng.deu", v1 / "tatoeba.deu-eng.eng")
     expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
     assert frame["cosine"].iloc[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "used"),
+    [
+        ({"query": "ask: ", "passage": "tell: "}, ["ask: ", "tell: "]),
+        ({"query": "ask: ", "document": "tell: ", "default": "say: "}, ["ask: ", "tell: "]),
+        ({"default": "say: "}, ["say: "]),
+        ({}, [""]),
+    ],
+)
+def test_offsets_are_taken_under_the_prompts_of_both_sides(
+    flores, write_tatoeba, planted, make_encoder, monkeypatch, prompts, used
+):
+    write_tatoeba(flores, 20)
+    rows = [f"x {i}" for i in range(9)]
+    monkeypatch.setattr(offset_stability, "sides", lambda *_: (rows[:4], rows[4:]))
+    monkeypatch.setattr(Request, "load", lambda *_: make_encoder(planted(), prompts=prompts))
+    found = offset_stability.analyse(Request(("planted",), flores, languages=("deu-Latn",)))
+    assert found.tables["cosines"]["prompt"].unique().tolist() == used
+
+
+@pytest.mark.parametrize("languages", [("eng-Latn",), ("tha-Thai",), ("deu-Latn", "tha-Thai", "eng-Latn")])
+def test_languages_without_an_offset_are_refused(flores, write_tatoeba, languages):
+    write_tatoeba(flores, 20)
+    with pytest.raises(
+        LanguageError, match="have deu-Latn, .*, tur-Latn; choose among these"
+    ):
+        offset_stability.analyse(Request(("none",), flores, languages=languages))
