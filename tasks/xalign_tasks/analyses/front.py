@@ -50,7 +50,8 @@ class Pool:
     Attributes:
         name: Name in tables.
         metadata: The task's metadata, which choose the prompts.
-        questions: n rows of ``text``, ``language`` and ``cluster``, a number that a question's translations share.
+        questions: n rows of ``text``, ``language`` and ``cluster``, a number that a question's translations share,
+            or all queries whose first title is the same.
         candidates: m rows of ``text`` and ``language``.
         targets: (n, k) rows of the candidates that answer a question; negative where there are fewer than k.
     """
@@ -155,8 +156,8 @@ def product_pool(rows: int | None = None) -> Pool:
             for key, text in locale.items.items()
         }
         for key, relevant in [*locale.relevant.items()][:rows]:
-            asked.append((locale.queries[key], locale.query_languages.get(key, language), len(asked)))
             targets.append([place[item] for item in relevant])
+            asked.append((locale.queries[key], locale.query_languages.get(key, language), min(targets[-1])))
     return _pool(task, asked, [*items], np.array([*zip_longest(*targets, fillvalue=-1)]).T)
 
 
@@ -236,7 +237,8 @@ def analyse(request: Request) -> Findings:
                 stem = f"{slug(model)}-{pool.name}".replace(" ", "-")
                 study.figures[stem] = draw(rows, model.removeprefix("xalign/"), pool.name)
     return study.findings(
-        "In percent, with 95% intervals over questions, whose translations are one question. `difference` is to plain.",
+        "In percent, with 95% intervals over questions, whose translations are one question, or over the products that "
+        "are looked for. `difference` is to plain.",
         "`quota`, `z-scores` and `mixed with English` change no map. The last needs a translation of each question.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -109,6 +110,24 @@ def test_questions_that_share_a_sentence_are_thinned_alike():
     thin = thinned(Pool(**{**pool.__dict__, "targets": shared}))
     assert (thin.targets >= 0).sum(axis=1).tolist() == [1] * 36
     assert len({*thin.targets[thin.clusters <= 1].max(axis=1)}) == 1
+
+
+def test_queries_of_one_product_are_one_cluster_in_all_locales(workdir):
+    lists = {"id": {"q0": ["i0"], "q1": ["i0", "i1"]}, "vn": {"q0": ["i0"], "q1": ["i1"], "q2": ["i1", "i2"]}}
+    for locale, wanted in lists.items():
+        folder = workdir / "data" / "product_search_standin" / locale
+        folder.mkdir(parents=True)
+        pairs = [{"query_id": q, "item_id": i, "label": 1} for q, items in wanted.items() for i in items]
+        tables = {
+            "query": {q: {"query": f"{locale} {q}"} for q in wanted},
+            "item": {f"i{i}": {"title": f"title {i}"} for i in range(3)},
+            "pairs_info": pairs,
+        }
+        for name, table in tables.items():
+            (folder / f"{name}.json").write_text(json.dumps(table))
+    asked = front.product_pool().questions
+    found = {frozenset(part["text"]) for _, part in asked.groupby("cluster")}
+    assert found == {frozenset({"id q0", "id q1", "vn q0"}), frozenset({"vn q1", "vn q2"})}
 
 
 def test_the_bootstrap_resamples_clusters():

@@ -94,7 +94,5 @@ def test_offsets_are_taken_under_the_prompts_of_both_sides(
 @pytest.mark.parametrize("languages", [("eng-Latn",), ("tha-Thai",), ("deu-Latn", "tha-Thai", "eng-Latn")])
 def test_languages_without_an_offset_are_refused(flores, write_tatoeba, languages):
     write_tatoeba(flores, 20)
-    with pytest.raises(
-        LanguageError, match="have deu-Latn, .*, tur-Latn; choose among these"
-    ):
+    with pytest.raises(LanguageError, match="have deu-Latn, .*, tur-Latn; choose among these"):
         offset_stability.analyse(Request(("none",), flores, languages=languages))
