@@ -167,9 +167,15 @@ def hub_is_away() -> bool:
 
 @contextmanager
 def hub_or_cache(dataset: str) -> Iterator[None]:
-    """Within the context, an unreachable hub makes a data set load from its local cache at once, or fail at once."""
+    """Within the context, an unreachable hub makes a data set load from its local cache at once, or fail at once.
+
+    A download that fails is an OSError, of whichever library the error is.
+    """
+    from datasets.exceptions import DatasetsError
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    http = HfHubHTTPError.__bases__[0]  # of httpx or httpx2, which the library's version decides
 
     with suppress(HfHubHTTPError, HFValidationError):  # loading gives the better message
         _ask_hub("dataset_info", dataset)
@@ -177,6 +183,10 @@ def hub_or_cache(dataset: str) -> Iterator[None]:
     constants.HF_HUB_OFFLINE = before or hub_is_away() or not fetches.get()
     try:
         yield
+    except (DatasetsError, http) as error:
+        if isinstance(error, OSError):
+            raise
+        raise ConnectionError(f"{dataset}: {one_line(error)}") from error
     finally:
         constants.HF_HUB_OFFLINE = before
 

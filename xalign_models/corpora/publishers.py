@@ -142,7 +142,7 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
         try:
             with assets.hub_or_cache(path):
                 return question(path, *arguments, revision=revision, **options)
-        except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
+        except (OSError, ValueError) as error:
             reason = f"{missing}; the hub's {path} is unavailable too ({type(error).__name__})."
             raise MissingDataError(reason) from None
 

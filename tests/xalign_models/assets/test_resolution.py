@@ -210,6 +210,22 @@ def test_a_data_set_of_a_hub_that_is_away_is_not_waited_for(cache: Path, monkeyp
     assert not huggingface_hub.constants.HF_HUB_OFFLINE
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        datasets.exceptions.DatasetGenerationError("connection lost"),
+        datasets.exceptions.DatasetNotFoundError("gone"),
+        HfHubHTTPError.__mro__[1]("timed out"),  # of httpx or httpx2, which the hub's library uses
+        OSError("no route"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_download_that_fails_in_any_way_is_an_error_of_the_system(monkeypatch, failure):
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: None)
+    with pytest.raises(OSError, match=str(failure)), assets.hub_or_cache("org/a"):
+        raise failure
+
+
 def test_a_data_set_of_a_hub_that_answers_is_loaded_from_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     response: Any = SimpleNamespace(headers={}, request=None, status_code=404)
 

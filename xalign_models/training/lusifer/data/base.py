@@ -153,7 +153,7 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
     try:
         with assets.hub_or_cache(path):
             return datasets.load_dataset(path, config, split=split, revision=revision)
-    except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"Training set {path} is not available from the hub ({type(error).__name__}); use a machine that reaches "
             "the hub, or a configuration with local text, e.g. --config small."
