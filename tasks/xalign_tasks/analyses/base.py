@@ -164,12 +164,16 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
         there = ", ".join(sorted({*sentences.languages}))
         problem = f"{sentences.name} has nothing in these languages; choose among {there} with --languages."
         raise DataError(" ".join([*notes, problem]))
-    count = request.rows or rows
-    step = max(1, len(pairs) // count)
-    texts, languages = zip(*pairs[::step][:count], strict=True)
+    texts, languages = zip(*spread(pairs, request.rows or rows), strict=True)
     study = Study({sentences.name: sentences.revision})
     study.notes += notes
     return replace(sentences, texts=list(texts), languages=list(languages)), study
+
+
+def spread(rows: Sequence[Any], count: int) -> list[Any]:
+    """At most ``count`` rows at even distances: rows are sorted by their origin."""
+    count = min(count, len(rows))
+    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 def sts22_sentences() -> Sentences:

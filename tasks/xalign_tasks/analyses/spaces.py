@@ -31,7 +31,7 @@ from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_models.store import EmbeddingStore
-from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.base import Study, spread
 from xalign_tasks.tatoeba36 import LANGUAGES
 
 BATCH = 2048
@@ -239,8 +239,7 @@ def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Float32]:
     for language, texts, translations in tatoeba.pairs():
         sides[language] = texts
         english |= dict.fromkeys(translations)
-    count = max(map(len, sides.values()))
-    sample = list(english)[:: max(1, len(english) // count)][:count]  # from every language's English side
+    sample = spread(list(english), max(map(len, sides.values())))  # from every language's English side
     return {language: space.embed(texts, language) for language, texts in {ENGLISH: sample, **sides}.items()}
 
 

@@ -313,6 +313,16 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
         base.load_sentences(Request(languages=("tha-Thai",)), 100)
 
 
+@pytest.mark.parametrize("count", [1, 100, 149, 150, 151, 200, 299, 300, 400])
+def test_sentences_are_taken_from_every_track_alike(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    codes = [code for code in ("arb-Arab", "spa-Latn", "eng-Latn") for _ in range(100)]
+    sentences = Sentences("tracks", [f"text {i}" for i in range(300)], codes, "1")
+    monkeypatch.setattr(base, "sts22_sentences", lambda: sentences)
+    found = base.load_sentences(Request(), count)[0]
+    assert len(set(found.texts)) == len(found.texts) == min(count, 300)
+    assert np.ptp([found.languages.count(code) for code in dict.fromkeys(codes)]) <= 1
+
+
 def test_sentences_of_a_hub_that_is_away_are_not_waited_for(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dataset_info(*_: object, **__: object) -> None:
         raise ConnectionError("no route")
