@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from xalign_models import corpora, figures
+from xalign_models import figures
 from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.catalogue import fits
+from xalign_models.models.fitting import fit_languages, fit_texts, load_corpora
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
@@ -53,7 +54,7 @@ def analyse_layers(request: Request) -> Findings:
     study = Study()
     for name in request.named():
         backbone, alignment = spaces.lsar_spec(name)
-        have = {language for corpus in alignment.corpora for language in corpora.load(corpus).languages}
+        have = fit_languages(alignment, load_corpora(alignment))
         tatoeba, left_out = spaces.open_tatoeba(request).within(have, f"{', '.join(alignment.corpora)} have")
         limit = min(filter(None, (request.rows, alignment.limit)), default=None)
         alignment = dataclasses.replace(alignment, languages=(ENGLISH, *tatoeba.languages), limit=limit)
@@ -79,7 +80,7 @@ def analyse_layers(request: Request) -> Findings:
 def sweep_ranks(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     """Mean accuracy in percent over the languages, by method and number of removed directions."""
     largest = min(MOST_LIR, space.lsar.dim_)
-    spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
+    spec = dataclasses.replace(space.alignment, label=f"lir-{largest}", method="lir", params=(("k", largest),))
     lir = Recipe(ModelSpec(space.backbone, spec), space.raw).fitted
     assert isinstance(lir, LIR)
     directions = dict(zip(lir.languages_, lir.directions_, strict=True))
@@ -118,10 +119,10 @@ def chosen(frame: pd.DataFrame) -> pd.DataFrame:
 def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, tatoeba: Tatoeba) -> pd.DataFrame:
     """Mean accuracy in percent over the languages, by layer and method."""
     fit = {field: getattr(alignment, field) for field in ("corpora", "limit", "languages")}
+    specs = {method: dataclasses.replace(fits()[""][method], **fit) for method in ("centered", "lir-1")}
     rows = []
-    for vectors in spaces.vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
-        for method in METHODS:
-            spec = None if method == "original" else dataclasses.replace(fits()[""][method], **fit)
+    for vectors in spaces.vectors_by_layer(request, backbone, _texts(alignment, tatoeba), roles=True):
+        for method, spec in {"original": None, **specs, "lsar": alignment}.items():
             model = Recipe(ModelSpec(vectors.backbone, spec), vectors.raw).fitted if spec else None
             scores = []
             for language, *pair in vectors.pairs(tatoeba):
@@ -136,11 +137,7 @@ def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
     for language, side, english in tatoeba.pairs():
         texts[language] = side
         texts[ENGLISH] += english
-    for name in alignment.corpora:
-        corpus = corpora.load(name)
-        for language in set(texts) & set(corpus.languages):
-            texts[language] = texts[language] + corpus.texts(language)[: alignment.limit]
-    return texts
+    return {language: texts[language] + rows for language, (rows,) in fit_texts(alignment)}
 
 
 def draw(frame: pd.DataFrame, x: str, methods: Mapping[str, str], title: str) -> Figure:

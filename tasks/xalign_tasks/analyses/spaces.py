@@ -26,7 +26,7 @@ from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32
 from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import find_spec
-from xalign_models.models.recipe import Recipe
+from xalign_models.models.recipe import ROLES, Recipe
 from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
@@ -71,18 +71,22 @@ def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
     return tuple(dataclasses.replace(spec, layer=layer) for layer in range(count + 1))
 
 
-def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[str, Sequence[str]]) -> Iterator[Vectors]:
+def vectors_by_layer(
+    request: Request, backbone: BackboneSpec, texts: Mapping[str, Sequence[str]], *, roles: bool = False
+) -> Iterator[Vectors]:
     """The vectors of each layer, the embeddings first, after one forward pass over ``texts`` (language to texts).
+
+    With ``roles``, another one for each prompt of queries or documents, on which a joint method is fitted.
 
     Raises:
         ModelError: The backbone is not a transformer.
         AssetError: The checkpoint is unavailable.
     """
-    device, prompts = pick_device(request.device), loading.open_backbone(backbone).prompts
-    layers = at_every_layer(backbone)
+    device, opened, layers = pick_device(request.device), loading.open_backbone(backbone), at_every_layer(backbone)
+    known = loading.text_prompts(opened.prompts, opened.source.sides(), ROLES) if roles else (None,)
     for language, rows in texts.items():
-        prompt = loading.prompt_in(prompts, language)
-        fill(layers, rows, prompt, device, request.store, f"{backbone.name} {language}, all layers")
+        for prompt in dict.fromkeys(loading.prompt_in(opened.prompts, language, role) for role in known):
+            fill(layers, rows, prompt, device, request.store, f"{backbone.name} {language}, all layers")
     for layer in layers:
         yield Vectors(layer, raw_encoder(layer, device, request.store))
 

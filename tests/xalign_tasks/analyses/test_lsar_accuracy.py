@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
 from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_tasks.analyses import lsar_accuracy, spaces
 from xalign_tasks.analyses.lsar_accuracy import chosen, peel
@@ -141,3 +143,49 @@ def test_layers_leave_out_or_refuse_languages_without_fit_text(few_rows, workdir
     assert any("lacks them: Japanese" in note for note in findings.notes)
     with pytest.raises(LanguageError, match=r"lingua, newstest have deu-Latn, .*; choose among these"):
         lsar_accuracy.analyse_layers(dataclasses.replace(few_rows, languages=("jpn-Jpan",)))
+
+
+@pytest.fixture
+def fitted_on_pairs(few_rows, workdir, monkeypatch):
+    """Makes an LSAR of given hyperparameters the model's own, fitted on pairs under the prompts of two sides."""
+    folder = workdir / "data" / "tatoeba_pairs"
+    folder.mkdir()
+    for seed, language in enumerate(("deu", "fra", "tur")):
+        words = np.random.default_rng(seed).integers(100, size=(30, 2, 6))
+        rows = ("\t".join(" ".join(f"w{i}" for i in side) for side in row) for row in words)
+        (folder / f"eng-{language}.tsv").write_text("".join(f"{row}\n" for row in rows))
+    backbone = find_spec(few_rows.models[0]).backbone
+    backbone = dataclasses.replace(backbone, prompts=(("query", "w1 "), ("passage", "w2 ")))
+
+    def own(*params):
+        alignment = AlignmentSpec("lsar", "lsar", params, ("tatoeba_pairs",))
+        monkeypatch.setattr(spaces, "lsar_spec", lambda _: (backbone, alignment))
+
+    return own
+
+
+def test_layers_are_those_of_the_models_own_fit(few_rows, fitted_on_pairs):
+    found = []
+    for rank in (1, 2):
+        fitted_on_pairs(("rank", rank))
+        found.append(lsar_accuracy.analyse_layers(few_rows).tables["layers"])
+    differ = found[0]["accuracy_other_to_english"] != found[1]["accuracy_other_to_english"]
+    assert {*found[0]["method"][differ]} == {"lsar"}
+    assert {*found[0]["languages"]} == {3}
+
+
+def test_one_forward_pass_gives_every_vector_of_the_layers(few_rows, fitted_on_pairs, monkeypatch):
+    fitted_on_pairs()
+    monkeypatch.setattr(spaces.loading, "shared_modules", shared := Mock(wraps=spaces.loading.shared_modules))
+    lsar_accuracy.analyse_layers(few_rows)
+    loaded = {getattr(call.args[0], "layer", None) for call in shared.call_args_list}
+    assert loaded == {2}  # the last alone
+
+
+def test_lir_of_the_sweep_is_fitted_on_the_models_languages(asked, monkeypatch):
+    spec = dataclasses.replace(spaces.PAPERS_FIT, languages=("eng-Latn", "deu-Latn", "fra-Latn"))
+    monkeypatch.setattr(spaces, "PAPERS_FIT", spec)
+    fitted = []
+    monkeypatch.setattr(lsar_accuracy, "Recipe", lambda spec, raw: fitted.append(spec.alignment) or Recipe(spec, raw))
+    lsar_accuracy.analyse_ranks(asked)
+    assert [(one.method, one.languages) for one in fitted] == [("lir", spec.languages)]
