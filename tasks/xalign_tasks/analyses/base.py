@@ -147,7 +147,7 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
     They come with a study that has the text's revision, and a note on the choice if it is STS17.
 
     Raises:
-        DataError: Neither is available, or nothing in these languages.
+        DataError: Neither is available, or it lacks a requested language.
     """
     notes = []
     try:
@@ -160,9 +160,9 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
         for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
         if text.strip() and (request.languages is None or language in request.languages)
     ]
-    if not pairs:
+    if missing := sorted({*(request.languages or ())} - {*sentences.languages}):
         there = ", ".join(sorted({*sentences.languages}))
-        problem = f"{sentences.name} has nothing in these languages; choose among {there} with --languages."
+        problem = f"{sentences.name} has no {', '.join(missing)}; choose among {there} with --languages."
         raise DataError(" ".join([*notes, problem]))
     texts, languages = zip(*spread(pairs, request.rows or rows), strict=True)
     study = Study({sentences.name: sentences.revision})

@@ -208,7 +208,7 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         ModelError: No model was named, or one is unknown.
-        DataError: No pool is available.
+        DataError: No pool is available, or one is unknown.
     """
     study, pools = Study(), list[Pool]()
     makers: dict[str, Callable[[], Pool]] = {
@@ -216,6 +216,8 @@ def analyse(request: Request) -> Findings:
         "MLQA-R": lambda: lareqa_pool(MLQAR(), request.rows),
         "ProductSearchStandIn": lambda: product_pool(request.rows),
     }
+    if unknown := {*request.tasks} - {*makers}:
+        raise DataError(f"--tasks: the front has no pool {', '.join(sorted(unknown))}; it has {', '.join(makers)}.")
     for name, make in makers.items():
         if name not in (request.tasks or (name,)):
             continue
@@ -225,7 +227,7 @@ def analyse(request: Request) -> Findings:
         except DataError as missing:
             study.notes.append(str(missing))
     if not pools:
-        raise DataError(" ".join(study.notes) or f"--tasks {', '.join(request.tasks)}: the front has no such pool.")
+        raise DataError(" ".join(study.notes))
     pools[1:1] = [thinned(pool) for pool in pools[:1] if pool.name == "XQuAD-R"]
     for name in request.named():
         model = find_spec(name).name

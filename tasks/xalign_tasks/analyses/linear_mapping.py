@@ -20,7 +20,7 @@ from xalign_models.alignments.orthogonality import determined_map
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name
 from xalign_models.linalg.arrays import Float64, unit
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
@@ -59,9 +59,13 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         DataError: Tatoeba's pairs are missing, or too few for a map in any language.
+        LanguageError: The pairs lack a requested language.
         XAlignError: A model is unavailable.
     """
     texts, notes = open_texts()
+    have = {ENGLISH, *(code for text in texts if text.fitted_on for code in text.languages)}
+    if not have >= {*(request.languages or ())}:
+        raise LanguageError(f"The pairs have {', '.join(sorted(have))}; choose among these with --languages.")
     rows = request.rows or PAIRS
     on = pick_device(request.device)
     fits: dict[str, Fit] = {

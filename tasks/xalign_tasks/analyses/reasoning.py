@@ -33,7 +33,7 @@ def _analyse(
 ) -> Findings:
     files: dict[str, Path] = data.languages()
     chosen = {code: path for code, path in files.items() if code in (request.languages or files)}
-    if not chosen:
+    if len(chosen) < len({*(request.languages or chosen)}):
         raise LanguageError(f"{task} has {', '.join(files)}; choose among these with --languages.")
     study = Study({f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()})
     for name in request.named():

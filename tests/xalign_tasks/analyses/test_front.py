@@ -189,5 +189,6 @@ def test_a_pool_without_answers_in_the_own_language_has_a_table_and_no_figure(mo
 def test_without_text_the_reason_is_given(tiny_model):
     with pytest.raises(DataError, match="XQuAD-R is missing"):
         ANALYSES["front"](Request(models=(str(tiny_model),), tasks=("XQuAD-R",)))
-    with pytest.raises(DataError, match="no such pool"):
-        ANALYSES["front"](Request(models=(str(tiny_model),), tasks=("STS17",)))
+    for tasks in (("STS17",), ("XQuAD-R", "STS17")):
+        with pytest.raises(DataError, match="the front has no pool STS17; it has XQuAD-R, MLQA-R"):
+            ANALYSES["front"](Request(models=(str(tiny_model),), tasks=tasks))

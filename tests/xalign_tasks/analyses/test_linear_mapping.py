@@ -10,7 +10,7 @@ import pytest
 
 from xalign_models.alignments import dilation
 from xalign_models.analysis import Request
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_tasks.analyses import linear_mapping
 from xalign_tasks.analyses.linear_mapping import FROM_ENGLISH, MEASURES, TO_ENGLISH, directions, shape
@@ -85,6 +85,12 @@ def test_by_default_languages_with_fewer_pairs_are_left_out(texts, encoder):
     assert set(shapes["language"]) == {"deu-Latn", "fra-Latn"}
     asked = Request(("planted",), texts, "cpu", rows=250, languages=("tur-Latn",))
     assert set(linear_mapping.analyse(asked).tables["shapes"]["language"]) == {"tur-Latn"}
+
+
+def test_languages_without_pairs_are_refused_before_a_model_is_loaded(texts):
+    for languages in (("spa-Latn",), ("deu-Latn", "eng-Latn", "spa-Latn")):
+        with pytest.raises(LanguageError, match="have deu-Latn, eng-Latn, fra-Latn, tur-Latn; choose among these"):
+            linear_mapping.analyse(Request(("none",), texts, "cpu", languages=languages))
 
 
 def test_too_few_pairs_and_missing_texts_are_one_error(texts, encoder, workdir):

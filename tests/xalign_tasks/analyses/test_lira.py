@@ -308,9 +308,10 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
     assert found.texts == ["a", "b", "c"] and "is unavailable" in study.notes[0] and study.data == {found.name: "1"}
     assert base.load_sentences(Request(languages=("deu-Latn",)), 100)[0].texts == ["b"]
     assert len(base.load_sentences(Request(rows=2), 100)[0].texts) == 2
-    said = r"STS17 sentence1 replaces it.* nothing in these languages; choose among deu-Latn, eng-Latn with --languages"
-    with pytest.raises(DataError, match=said):
-        base.load_sentences(Request(languages=("tha-Thai",)), 100)
+    said = r"STS17 sentence1 replaces it.* has no tha-Thai; choose among deu-Latn, eng-Latn with --languages"
+    for languages in (("tha-Thai",), ("deu-Latn", "tha-Thai")):
+        with pytest.raises(DataError, match=said):
+            base.load_sentences(Request(languages=languages), 100)
 
 
 @pytest.mark.parametrize("count", [1, 100, 149, 150, 151, 200, 299, 300, 400])
