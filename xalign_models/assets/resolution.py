@@ -175,7 +175,7 @@ def hub_or_cache(dataset: str) -> Iterator[None]:
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    http = HfHubHTTPError.__bases__[0]  # of httpx or httpx2, which the library's version decides
+    http: Any = HfHubHTTPError.__bases__[0]  # of httpx or httpx2, which the library's version decides
 
     with suppress(HfHubHTTPError, HFValidationError):  # loading gives the better message
         _ask_hub("dataset_info", dataset)
