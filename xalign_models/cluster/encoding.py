@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from socket import gethostname
@@ -74,7 +73,8 @@ def encode_corpus(
     """
     if shard < 1:
         raise ModelError(f"shard {shard}: at least 1.")
-    given, dtype = overrides or {}, "float16" if half else "float32"
+    ((model,), given), folder = whole_paths([model], overrides), folder.resolve()
+    dtype = "float16" if half else "float32"
     meta = meta_of(locate(model, **given))
     identity = {"model": f"{meta.name}@{meta.revision}", "language": language, "prompt": prompt}
     _claim(folder, {**identity, "shard": shard, "dtype": dtype})
@@ -99,6 +99,18 @@ def encode_corpus(
     for rest in folder.glob(f"{len(paths):08d}-*.npy"):
         logger.warning("%s and what follows it is of a longer corpus; remove it unless you resume that corpus.", rest)
     return paths
+
+
+def whole_paths(models: Iterable[str], overrides: Mapping[str, Any] | None) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Models and overrides, with absolute paths for directories, as workers may run in another folder."""
+
+    def absolute(names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(str(Path(name).resolve()) if Path(name).is_dir() else name for name in names)
+
+    given = dict(overrides or {})
+    if (trusted := given.get("trust_remote_code")) and not isinstance(trusted, bool):  # which is refused later
+        given["trust_remote_code"] = absolute((trusted,) if isinstance(trusted, str) else trusted)
+    return absolute(models), given
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
@@ -131,14 +143,19 @@ def _encode(work: tuple[Any, ...], item: tuple[Path, Sequence[str]]) -> int:
     return len(texts)
 
 
-@lru_cache(maxsize=1)
+_kept: dict[str, XAlignEncoder] = {}
+
+
 def kept_encoder(revision: str, model: str, device: str | None, **given: Any) -> XAlignEncoder:
     """The encoder that a worker uses for one unit after another.
 
     Raises:
         ModelError: The model on this machine has another revision.
     """
-    encoder = load_encoder(model, device=device, **given)
-    if encoder.mteb_model_meta.revision != revision:
-        raise ModelError(f"{model} on {gethostname()} is not the driver's; give all machines one model.")
-    return encoder
+    if (key := digest(revision, model, device, given)) not in _kept:
+        _kept.clear()
+        encoder = load_encoder(model, device=device, **given)
+        if encoder.mteb_model_meta.revision != revision:
+            raise ModelError(f"{model} on {gethostname()} is not the driver's; give all machines one model.")
+        _kept[key] = encoder
+    return _kept[key]

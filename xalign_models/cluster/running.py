@@ -5,7 +5,7 @@ Each machine has its own store, and Ray's object store carries vectors between m
 results, complete at any moment. A unit whose worker is lost is repeated elsewhere.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from mteb.abstasks import AbsTask
 from mteb.results import TaskResult
 
 from xalign_models.cluster.cluster import Answer, Cluster, Pool, WorkerLostError
+from xalign_models.cluster.encoding import whole_paths
 from xalign_models.cluster.schedule import MOST, Unit, plan
 from xalign_models.cluster.scoring import open_models, score
 from xalign_models.errors import XAlignError
@@ -57,10 +58,7 @@ def run(
     Yields:
         One outcome per model and task, as soon as it is available.
     """
-    given = dict(overrides or {})
-    if trusted := given.get("trust_remote_code"):
-        given["trust_remote_code"] = _absolute((trusted,) if isinstance(trusted, str) else trusted)
-    paths = _absolute(models)
+    paths, given = whole_paths(models, overrides)
     located = locate_all(paths, **given)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     families: dict[str, list[str]] = {}
@@ -81,10 +79,6 @@ def run(
                 for result in driver.results.values():
                     last.callback(result.put_back)
                     last.callback(result.save)
-
-
-def _absolute(models: Iterable[str]) -> list[str]:
-    return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
 
 
 def _family(model: str, located: Located) -> str:

@@ -222,6 +222,17 @@ def test_a_worker_with_another_model_is_refused(inline, tiny_model, workdir, mod
     assert "is not the driver's; give all machines one model" in found.error
 
 
+@pytest.mark.parametrize("field", ["trust_remote_code", "prompts"])
+def test_workers_take_every_override_that_a_local_run_takes(inline, models, workdir, field):
+    overrides = {"trust_remote_code": [models[0]], "prompts": {"default": "query: "}}
+    arguments = {"cluster": on_ray.Cluster(device="cpu"), "overrides": {field: overrides[field]}}
+    (found,) = on_ray.run(models[:1], ["OwnParallel"], workdir / "out", languages=None, **arguments)
+    assert not found.error
+    (path,) = on_ray.encode_corpus(models[0], ["w1"], "deu", workdir / "corpus", **arguments)
+    expected = load_encoder(models[0], device="cpu", **arguments["overrides"]).encode_texts(["w1"], ["deu"])
+    np.testing.assert_array_equal(np.load(path), expected)
+
+
 def test_the_last_line_says_how_long_workers_waited():
     """Two workers, from 0 and 1 s to 10 s; the first pauses for a second, the second ends two before the end."""
     first, second = ("node", 1), ("node", 2)
@@ -411,6 +422,20 @@ def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
     on_ray.encode_corpus(models[0], ["w1"], **arguments, shard=10)
     with pytest.raises(ModelError, match="another model, shard"):
         on_ray.encode_corpus(models[1], ["w1"], **arguments, shard=20)
+
+
+def test_workers_in_another_folder_find_the_model_and_write_into_the_drivers(inline, models, workdir, monkeypatch):
+    monkeypatch.chdir(workdir)
+    folders = {model: Path(os.path.relpath(model)) for model in models[:2]}
+    (workdir / "worker").mkdir()
+    inline.before = lambda name: os.chdir(workdir / "worker")
+    for model, folder in folders.items():
+        os.chdir(workdir)
+        output = Path(f"corpus-{folder.name}")
+        (path,) = on_ray.encode_corpus(str(folder), ["w1"], "deu", output, on_ray.Cluster(device="cpu"))
+        assert path.is_relative_to(workdir / output)
+        expected = load_encoder(model, device="cpu").encode_texts(["w1"], ["deu"])
+        np.testing.assert_array_equal(np.load(path), expected)
 
 
 def test_a_shard_without_a_text_is_refused(encode):
