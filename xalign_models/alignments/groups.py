@@ -4,7 +4,7 @@ A prompt moves embeddings about as far as another language does, so a map belong
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -29,6 +29,14 @@ def grouped(by_prompt: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 def language_of(key: str) -> str:
     """The language of a group's key."""
     return key.partition(_PROMPT)[0]
+
+
+def places_by_prompt(keys: Iterable[str]) -> list[list[int]]:
+    """The places of each prompt's groups among all, by which a method compares languages and not prompts."""
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key.partition(_PROMPT)[2], []).append(place)
+    return [*places.values()]
 
 
 def of_prompt(alignment: Alignment, prompt: str) -> Alignment:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.alignments.groups import places_by_prompt
 from xalign_models.alignments.residual import Network
 from xalign_models.configuration import AtLeastOne, Count, NonNegative
 from xalign_models.linalg.arrays import AnyFloats
@@ -20,7 +21,7 @@ from xalign_models.plugins import register
 class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factors
     """``y = x - (m z) D``, with z = relu(x E + e) the code of a sparse autoencoder, and m 1 for units of a language.
 
-    A unit belongs to a language if it is active in half of the language's rows but not in half of every language's. The
+    A unit belongs to a language if, under one prompt, it is active in half of its rows but not of every language's. The
     paper (arXiv 2601.04768) and its code differ: z keeps the largest units alone, which makes the map jump; the
     dictionary is larger; and y is the decoded rest of the code, without the autoencoder's error, which we keep.
 
@@ -34,6 +35,7 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
     arrays = ("inner_", "bias_", "outer_")
     language_dependent = False
     joint = True
+    version = 2
 
     units: AtLeastOne = 512
     """Size of the dictionary."""
@@ -55,7 +57,8 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
             rows, shares, units=self.units, sparsity=self.sparsity, steps=self.steps, seed=self.seed
         )
         rates = np.stack([(x @ encoder + bias > 0).mean(axis=0) for x in matrices.values()])
-        chosen = (rates.max(axis=0) >= self.active) & (rates.min(axis=0) < self.active)
+        ranges = [(rates[places].max(axis=0), rates[places].min(axis=0)) for places in places_by_prompt(matrices)]
+        chosen = np.any([(most >= self.active) & (least < self.active) for most, least in ranges], axis=0)
         if not chosen.any():
             warnings.warn("langsae: no unit belongs to a language, so embeddings do not change.", stacklevel=4)
         self.inner_, self.bias_ = encoder[None, :, chosen], bias[None, chosen]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import Fraction, UnpairedAlignment
+from xalign_models.alignments.groups import places_by_prompt
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.plugins import register
 
@@ -20,7 +21,8 @@ class LEACE(UnpairedAlignment):
     The paper's Theorem 4.3 (arXiv 2306.03819) for labels that are languages: S is the covariance of all embeddings,
     each language weighing the same, mu the mean of the language means mu_l, and U an orthonormal basis of all
     (mu_l - mu) S^(-1/2). The change is least in the norm of S^(-1). The means become equal for every S that is positive
-    definite, so S may be shrunk where rows are few.
+    definite, so S may be shrunk where rows are few. With several prompts, mu_l is compared with the mean of its own
+    prompt, as the offset between prompts is not of a language.
 
     Attributes:
         weights_: One matrix for all languages, (1, d, d).
@@ -31,6 +33,7 @@ class LEACE(UnpairedAlignment):
     arrays = ("weights_", "shifts_")
     language_dependent = False
     joint = True
+    version = 2
 
     shrink: Fraction | None = None
     """Weight of the multiple of the identity in S, from 0 to 1; None is Ledoit and Wolf's estimate."""
@@ -48,7 +51,8 @@ class LEACE(UnpairedAlignment):
         values, vectors = np.linalg.eigh(covariance)
         values = (1 - shrink) * values + shrink * values.mean()
         values = np.sqrt(np.maximum(values, np.finfo(np.float64).eps * max(values[-1], np.finfo(np.float64).tiny)))
-        white = (means - mean) @ (vectors / values)  # in the eigenvectors' coordinates
+        offsets = [means[places] - means[places].mean(axis=0) for places in places_by_prompt(matrices)]
+        white = np.concatenate(offsets) @ (vectors / values)  # in the eigenvectors' coordinates
         _, singular, directions = np.linalg.svd(white, full_matrices=False)
         basis = directions[singular > _NOISE * max(singular[0], 1)].T
         removed = (vectors / values) @ basis @ (basis.T @ (vectors * values).T)

@@ -8,6 +8,7 @@ from scipy.linalg import orth, sqrtm
 from sklearn.linear_model import LogisticRegression
 
 from xalign_models.alignments import LEACE
+from xalign_models.alignments.groups import group, language_of
 from xalign_models.errors import AlignmentError
 
 
@@ -86,3 +87,21 @@ def test_one_language_and_equal_rows_change_nothing():
     np.testing.assert_allclose(LEACE().fit({"a": np.ones((3, 4)), "b": np.ones((2, 4))}).transform(x), x, atol=1e-9)
     with pytest.raises(AlignmentError, match="shrink=2"):
         LEACE(shrink=2)
+
+
+def test_the_offset_between_prompts_is_not_of_a_language():
+    """Every prompt's languages get one mean; a planted offset of prompts, apart from those of languages, stays."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 12))
+    x -= x.mean(axis=0)
+    of_language, of_prompt = dict(zip("abc", np.eye(12)[:3], strict=True)), {"query: ": 0, "passage: ": 5 * np.eye(12)[4]}
+    data = {group(a, p): x + 3 * of_language[a] + of_prompt[p] for a in of_language for p in of_prompt}
+    fitted = LEACE().fit(data)
+    means = {key: fitted.transform(rows).mean(axis=0) for key, rows in data.items()}
+    for key, mean in means.items():
+        prompt = key.removeprefix(language_of(key))
+        np.testing.assert_allclose(mean, means[f"a{prompt}"], atol=1e-9)
+    kept = means[group("a", "passage: ")] - means[group("a", "query: ")]
+    assert np.linalg.norm(kept - of_prompt["passage: "]) < 0.2
+    one = LEACE().fit({group("a", p): data[group("a", p)] for p in of_prompt})
+    np.testing.assert_allclose(one.weights_[0], np.eye(12), atol=1e-9)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from xalign_models.alignments import LangSAE, Residual, load, make
+from xalign_models.alignments.groups import group
 from xalign_models.alignments.module import Aligned
 from xalign_models.alignments.networks import RectifiedAligned, autoencoder
 from xalign_models.errors import AlignmentError
@@ -63,6 +64,22 @@ def test_one_language_has_no_units_of_its_own():
     with pytest.warns(UserWarning, match="no unit belongs to a language"):
         fitted = LangSAE(**SMALL["langsae"]).fit({"eng-Latn": x})
     np.testing.assert_array_equal(fitted.transform(x), x)
+
+
+def test_units_of_a_prompt_are_of_no_language():
+    """One language under two prompts stays as it is, and the offset of two prompts stays while languages meet."""
+    prompts = {"query: ": 4 * np.eye(12)[5], "passage: ": -4 * np.eye(12)[5]}
+    data = {group(code, p): x + offset for code, x in tongues().items() for p, offset in prompts.items()}
+    one = {key: x for key, x in data.items() if key.startswith("eng-Latn")}
+    with pytest.warns(UserWarning, match="no unit belongs to a language"):
+        assert LangSAE(**SMALL["langsae"]).fit(one).inner_.shape[2] == 0
+    fitted = LangSAE(**SMALL["langsae"]).fit(data)
+    queries, passages = ({key: x for key, x in data.items() if key.endswith(p)} for p in prompts)
+    for side in (queries, passages):
+        before, after = gap(fitted, side)
+        assert after < 0.5 * before
+    means = [np.mean([fitted.transform(x).mean(axis=0) for x in side.values()], axis=0) for side in (queries, passages)]
+    assert np.linalg.norm(means[0] - means[1]) > 3  # of 8; less than 1 if prompts count as languages
 
 
 def test_a_bend_is_learned_that_no_affine_map_has():
