@@ -10,6 +10,9 @@ import numpy as np
 from xalign_models.alignments.base import Alignment
 from xalign_models.errors import AlignmentError
 
+_UNCOUNTED = {"affine": 1}
+"""Raises of a stage's version that the version of compositions, and so their committed revisions, never counted."""
+
 
 class Composed(Alignment):
     """Several alignments in sequence, each fitted on the output of the previous ones; made by :func:`composed`.
@@ -101,6 +104,7 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
         "method": name,
         "stages": stages,
         "parallel": parallel,
+        "version": 1 + sum(stage.version - 1 - _UNCOUNTED.get(stage.method, 0) for stage in stages),
         "joint": together and any(stage.joint for stage in stages),
         "language_dependent": any(stage.language_dependent for stage in stages),
     }

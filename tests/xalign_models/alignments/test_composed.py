@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make
+from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make, version_of
 from xalign_models.alignments.composed import composed
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError
@@ -78,6 +78,16 @@ def test_what_the_stages_are_the_composition_is():
     assert {"rank"} <= set(make("centered+lsar").get_params())
     with pytest.raises(AlignmentError, match="centered.affine: direction='from_pivot'; stages map to the pivot"):
         make("centered+affine", direction="from_pivot")
+
+
+def test_a_stage_that_fits_in_another_way_makes_another_composition(monkeypatch):
+    before = {name: version_of(name) for name in ("centered+affine", "affine+lsar", "centered+lsar")}
+    assert before["centered+affine"] == 1  # revisions of committed results are made of it
+    monkeypatch.setattr(find_method("affine"), "version", find_method("affine").version + 1)
+    composed.cache_clear()
+    after = {name: version_of(name) for name in before}
+    assert after["centered+lsar"] == before["centered+lsar"]
+    assert all(after[name] != before[name] for name in ("centered+affine", "affine+lsar"))
 
 
 def test_centring_before_a_rotation_finds_a_planted_one_that_a_shift_hides():

@@ -94,7 +94,10 @@ def test_the_offset_between_prompts_is_not_of_a_language():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 12))
     x -= x.mean(axis=0)
-    of_language, of_prompt = dict(zip("abc", np.eye(12)[:3], strict=True)), {"query: ": 0, "passage: ": 5 * np.eye(12)[4]}
+    of_language, of_prompt = (
+        dict(zip("abc", np.eye(12)[:3], strict=True)),
+        {"query: ": 0, "passage: ": 5 * np.eye(12)[4]},
+    )
     data = {group(a, p): x + 3 * of_language[a] + of_prompt[p] for a in of_language for p in of_prompt}
     fitted = LEACE().fit(data)
     means = {key: fitted.transform(rows).mean(axis=0) for key, rows in data.items()}
