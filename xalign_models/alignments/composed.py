@@ -38,10 +38,11 @@ class Composed(Alignment):
             AlignmentError: A stage cannot be fitted on the data.
         """
         pivot, current = self.get_params().get("pivot", ""), dict(data)
+        given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}  # type: ignore[arg-type]
         probes: dict[str, Any] = {}
         for method in self.stages:
             names = {parameter.name for parameter in fields(method)}  # type: ignore[arg-type]  # a dataclass
-            stage = method(**{name: value for name, value in self.get_params().items() if name in names})
+            stage = method(**{name: value for name, value in given.items() if name in names})
             stage.fit(current if stage.parallel else unpaired(current, pivot))
             if not probes:  # the basis and the origin, which go through all stages
                 dim = stage.dim_
@@ -75,17 +76,20 @@ def _restored(stages: tuple[type[Alignment], ...], state: Mapping[str, Any]) -> 
 def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
     """The method that applies ``stages`` in turn, ``centered+procrustes`` for instance.
 
-    Its parameters are those of the stages; stages share parameters of the same name, such as ``pivot``.
+    Its parameters are those of the stages. Stages share parameters of the same name, such as ``pivot``; at the
+    composition's default, that of the first stage, each stage has its own default.
 
     Raises:
         AlignmentError: A stage maps from the pivot.
     """
     parameters: dict[str, tuple[str, Any, Any]] = {}
+    version = 1 + sum(stage.version - 1 - _UNCOUNTED.get(stage.method, 0) for stage in stages)
     for stage in stages:
         hints = get_type_hints(stage, include_extras=True)
         for parameter in fields(stage):  # type: ignore[arg-type]
             default = field(default=parameter.default) if parameter.default is not MISSING else field()
-            parameters.setdefault(parameter.name, (parameter.name, hints[parameter.name], default))
+            shared = parameters.setdefault(parameter.name, (parameter.name, hints[parameter.name], default))
+            version += shared[2].default != parameter.default  # earlier, the first stage's default was that of all
     name = "+".join(stage.method for stage in stages)
 
     def check(self: Composed) -> None:
@@ -104,7 +108,7 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
         "method": name,
         "stages": stages,
         "parallel": parallel,
-        "version": 1 + sum(stage.version - 1 - _UNCOUNTED.get(stage.method, 0) for stage in stages),
+        "version": version,
         "joint": together and any(stage.joint for stage in stages),
         "language_dependent": any(stage.language_dependent for stage in stages),
     }

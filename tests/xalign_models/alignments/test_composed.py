@@ -64,6 +64,28 @@ def test_parameters_reach_the_stages_that_have_them(parallel):
         make("lsar+procrustes", rank="x")
 
 
+@pytest.mark.filterwarnings("ignore:lsar. rank")
+@pytest.mark.parametrize("name", ["lsar+lowrank", "lowrank+lsar", "leace+procrustes", "procrustes+leace"])
+def test_stages_whose_defaults_differ_have_their_own(name, parallel):
+    first, second = map(make, name.split("+"))
+    reduced = {language: first.fit(parallel).transform(rows, language) for language, rows in parallel.items()}
+    fitted, expected = make(name).fit(parallel), second.fit(reduced)
+    for language, rows in reduced.items():
+        mapped = fitted.transform(parallel[language], language)
+        np.testing.assert_allclose(mapped, expected.transform(rows, language), atol=1e-8)
+    assert version_of(name) > 1  # fits of earlier releases had one default for both
+
+
+def test_a_shared_parameter_that_is_given_reaches_both_stages(parallel):
+    lsar = LSAR(rank=1).fit(parallel)
+    reduced = {language: lsar.transform(rows, language) for language, rows in parallel.items()}
+    expected = make("lowrank", rank=1).fit(reduced)
+    fitted = make("lsar+lowrank", rank=1).fit(parallel)
+    for language, rows in reduced.items():
+        mapped = fitted.transform(parallel[language], language)
+        np.testing.assert_allclose(mapped, expected.transform(rows, language), atol=1e-8)
+
+
 def test_what_the_stages_are_the_composition_is():
     assert find_method("centered+procrustes").parallel
     assert not find_method("centered+lsar").parallel
