@@ -86,11 +86,15 @@ class Alignment(ABC):
             cls.fit = _checked(cls.fit)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        self.check(self.get_params())
+        for name, value in self.check(self.get_params()).items():
+            setattr(self, name, value)
 
     @classmethod
-    def check(cls, params: Mapping[str, Any], *, strict: bool = False) -> None:
+    def check(cls, params: Mapping[str, Any], *, strict: bool = False) -> dict[str, Any]:
         """Check hyperparameters by name; a strict check also refuses other types that convert, such as numpy's.
+
+        Returns:
+            The hyperparameters, with values of other types converted.
 
         Raises:
             AlignmentError: A parameter is unknown, of another type or out of range.
@@ -99,12 +103,15 @@ class Alignment(ABC):
         if unknown := params.keys() - types.keys():
             allowed = ", ".join(types) or "no parameters"
             raise AlignmentError(f"{cls.method} has no {', '.join(sorted(unknown))}; it has {allowed}.")
+        found = {}
         for name, value in params.items():
             try:
-                types[name].validate_python(value, strict=strict)
+                valid = types[name].validate_python(value, strict=strict)
+                found[name] = value if type(value) in {type(valid), int} else valid  # fingerprints hold 1 for 1.0
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].replace("Input should be", "it must be")
                 raise AlignmentError(f"{cls.method}: {name}={value!r}; {reason}.") from None
+        return found
 
     @abstractmethod
     def fit(self, data: Mapping[str, Any], y: None = None) -> Self:

@@ -260,6 +260,30 @@ def test_a_version_names_the_code_of_plug_ins_alone(monkeypatch):
     assert whole == f"{registry.find_method('centered+lsar+procrustes').version} <centered> <procrustes>"
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "values"),
+    [
+        ("lir", "k", [2, np.int64(2), "2", 2.0]),
+        ("lsar", "rank", [1, np.int32(1), True]),
+        ("shift", "strength", [0.5, np.float32(0.5), "0.5"]),
+        ("shift", "index_only", [True, np.bool_(True), "true"]),
+        ("centered+lir", "k", [2, np.int64(2)]),
+    ],
+)
+def test_values_that_convert_are_those_of_the_parameters_type(method, name, values, parallel, tmp_path):
+    kind = registry.find_method(method)
+    fits = [kind(**{name: value}).fit(parallel) for value in values]
+    fits.append(kind().set_params(**{name: values[-1]}).fit(parallel))
+    assert {type(getattr(fit, name)) for fit in fits} == {type(values[0])}
+    assert len({fit.fingerprint() for fit in fits}) == 1
+    fits[1].save(tmp_path)
+    assert load(tmp_path).get_params() == fits[0].get_params()
+
+
+def test_an_integer_for_a_float_stays_as_fingerprints_hold_it():
+    assert type(make("shift", strength=1).get_params()["strength"]) is int
+
+
 def test_every_unknown_parameter_is_named():
     with pytest.raises(AlignmentError, match="centered has no a, b; it has no parameters"):
         make("centered", b=1, a=2)
