@@ -159,7 +159,7 @@ class Alignment(ABC):
             )
         fitted = self.languages_ if self.language_dependent else None
         factors = self.factors()
-        out = np.empty(rows.shape, rows.dtype)
+        out = np.empty(rows.shape, np.float16 if getattr(x, "dtype", None) == np.float16 else rows.dtype)
         for index, selected in rows_by_language(language, len(rows), fitted, self.method):
             chosen = {name: stack[index] for name, stack in factors.items()}
             out[selected] = self.apply(rows[selected].astype(np.float64), **chosen)
@@ -388,7 +388,9 @@ def require_mapping(data: Any) -> None:
 
 
 def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> AnyFloats:
-    """``rows`` as a finite float matrix (n, d), without a copy where possible; ``label`` names it in errors.
+    """``rows`` as a finite float matrix (n, d), without a copy where possible, and float32 for half precision.
+
+    ``label`` names it in errors.
 
     Raises:
         AlignmentError: Not two-dimensional, without rows, or non-finite.
@@ -398,6 +400,8 @@ def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> Any
         matrix = np.asarray(rows if tensor is None else tensor.float() if tensor.element_size() == 2 else tensor)
         if matrix.dtype.kind != "f":
             matrix = matrix.astype(np.float64, casting="same_kind" if matrix.dtype.kind == "c" else "unsafe")
+        if matrix.dtype == np.float16:
+            matrix = matrix.astype(np.float32)
     except (ValueError, TypeError) as error:
         raise AlignmentError(f"{label} is no matrix of real numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or not (len(matrix) or empty_ok):

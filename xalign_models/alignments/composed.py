@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
-from xalign_models.alignments.base import Alignment
+from xalign_models.alignments.base import Alignment, as_matrix
 from xalign_models.errors import AlignmentError
 
 _UNCOUNTED = {"affine": 1}
@@ -37,7 +37,13 @@ class Composed(Alignment):
         Raises:
             AlignmentError: A stage cannot be fitted on the data.
         """
-        pivot, current = self.get_params().get("pivot", ""), dict(data)
+        pivot = self.get_params().get("pivot", "")
+        current: dict[str, Any] = {
+            language: tuple(map(as_matrix, rows, (language, f"{language}'s pivot side")))
+            if isinstance(rows, tuple)
+            else as_matrix(rows, language)
+            for language, rows in data.items()
+        }
         given = {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}  # type: ignore[arg-type]
         probes: dict[str, Any] = {}
         for method in self.stages:

@@ -219,6 +219,21 @@ def test_bad_transform_input_is_refused(fitted):
             fitted.transform(np.ones((2, 16)), 3)
 
 
+HALF = {"residual": {"hidden": 8, "steps": 5}, "langsae": {"units": 16, "steps": 5}}
+
+
+@pytest.mark.parametrize("scale", [1, 1000])  # squares of which half precision cannot hold
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"minivec2vec"}) + ["centered+procrustes", "centered+affine"])
+@pytest.mark.filterwarnings("ignore")
+def test_rows_in_half_precision_are_fitted_as_in_double(method, scale, parallel):
+    half = {language: (scale * rows).astype(np.float16) for language, rows in parallel.items()}
+    fits = [make(method, **HALF.get(method, {})).fit({language: rows.astype(dtype) for language, rows in half.items()})
+            for dtype in (np.float16, np.float64)]  # fmt: skip
+    rows = half["deu-Latn"].astype(np.float64)
+    found, expected = (fit.transform(rows, "deu-Latn") for fit in fits)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * scale)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_tensors_of_any_type_are_fitted(dtype):
     rows = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
