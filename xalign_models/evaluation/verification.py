@@ -70,7 +70,7 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
         One check of each kind.
     """
     leftovers = _leftovers([cache_dir(), output / "results"], directories, clean)  # restores models, so it comes first
-    models = sorted((cache_dir() / "models").glob("*/"))
+    models = sorted((cache_dir() / "models").glob("[!.]*/"))
     fits = sorted((cache_dir() / "alignments").glob("[!.]*/"))
     installed = [asset.name for asset in assets.list_assets() if assets.where(asset.name)]
     yield _store(clean)

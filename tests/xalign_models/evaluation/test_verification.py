@@ -166,9 +166,12 @@ def test_leftovers_beside_a_named_model_go(kept):
     assert not leftover.exists()
 
 
-def test_what_is_young_is_nobodys_leftover(kept):
-    (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
-    assert check(kept, clean=True)["leftovers"].checked == 0
+@pytest.mark.parametrize("kind", ["assets", "models", "alignments"])
+def test_what_is_young_is_nobodys_leftover_and_not_damaged(kept, kind):
+    (kept / "cache" / kind / ".toy.x1.part" / "new").mkdir(parents=True)
+    checks = check(kept, clean=True)
+    assert checks["leftovers"].checked == 0
+    assert not any(one.problems for one in checks.values())
 
 
 def test_what_needs_a_plug_in_is_not_damaged_and_stays(kept):
