@@ -129,13 +129,18 @@ def _results(root: Path, clean: bool) -> Check:
         for folder in inside
         for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")])
     ]
-    check = _each("results", files, _check_result, set_aside if clean else None)
+    check = _each("results", files, _check_result, _set_aside if clean else None)
     for folder in folders:
         if folder not in inside:
             check.note(f"{folder} is a link that leads out of the results; it is skipped")
         elif any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
             check.note(f"{folder} has scores but no {META}; the next run of the model writes it")
     return check
+
+
+def _set_aside(path: Path, reason: str) -> None:
+    if set_aside(path, reason) is None:
+        raise OSError("the file cannot be renamed")
 
 
 def _check_result(path: Path) -> None:

@@ -134,6 +134,16 @@ def test_cleaning_mends_what_can_be_made_again_and_loses_nothing_else(kept):
     assert not list(kept.rglob(".staged-*"))
 
 
+def test_a_result_that_cannot_be_set_aside_is_still_a_problem(kept):
+    DAMAGE["result"][1](kept)
+    (kept / RESULT / "Task.json.damaged").mkdir()
+    results = check(kept, clean=True)["results"]
+    assert not results.mended
+    (problem,) = results.problems
+    assert "Task.json is damaged" in problem
+    assert "the file cannot be renamed" in problem
+
+
 def test_a_damaged_asset_is_named(kept, monkeypatch):
     installed = kept / "cache" / "assets" / "gettext"
     installed.mkdir(parents=True)
