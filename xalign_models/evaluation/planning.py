@@ -122,10 +122,11 @@ def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str])
     if spec is None or not (spec.alignment or int8):
         return
     text = Recipe(spec).calibration
-    if spec.alignment and alignments.find_method(spec.alignment.method).by_language:
+    method = alignments.find_method(spec.alignment.method) if spec.alignment else None
+    if method and method.language_dependent:
         have = fitting.fit_languages(text, fitting.load_corpora(text))
         encoder.languages = frozenset(have)
-        if not int8:
+        if method.by_language and not int8:
             chosen = {*codes, fitting.pivot_of(text)} & {*have}
             text = dataclasses.replace(text, languages=tuple(sorted(chosen)))
     recipe = Recipe(ModelSpec(spec.backbone.whole), encoder.raw)

@@ -77,6 +77,14 @@ def test_the_fit_text_of_the_languages_asked_for_counts(server, text, caplog, mo
     assert told(["xalign/centered__served"], caplog) == sent(["xalign/centered__served"], server)
 
 
+@pytest.mark.parametrize("method", ["centered", "whitened", "centered+procrustes", "lsar"])
+def test_texts_of_languages_without_a_map_are_not_sent_and_do_not_count(server, text, caplog, monkeypatch, method):
+    next(path for path in text.iterdir() if path.name.startswith("fra")).unlink()
+    monkeypatch.setitem(catalogue._METHODS, method, AlignmentSpec(method, method, (), (f"own:{text}",)))
+    BACKBONES.register("served", BackboneSpec("served", server.openai))
+    assert told([f"xalign/{method}__served"], caplog) == sent([f"xalign/{method}__served"], server)
+
+
 def test_the_text_of_the_ranges_of_int8_counts(server, text, caplog, monkeypatch):
     monkeypatch.setattr(recipe, "CALIBRATION", AlignmentSpec("int8", "centered", corpora=(f"own:{text}",)))
     overrides = {"vectors": "int8"}
