@@ -53,7 +53,7 @@ def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
         b: (n, d).
 
     Returns:
-        (n,) ranks in each direction, and the measures, which are nan beyond :data:`ROWS` rows.
+        (n,) ranks in each direction, and the measures, which are nan beyond :data:`ROWS` rows or if a rank is below 1.
     """
     if len(a) > ROWS:
         return *gold_ranks(a, b), np.full((2, len(NAMES)), np.nan)
@@ -61,6 +61,8 @@ def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
 
     scores = scores_of(np.ascontiguousarray(a), np.ascontiguousarray(b))
     forward, backward = gold_ranks(a, b, scores=scores)
+    if min(forward.min(initial=1), backward.min(initial=1)) < 1:  # vectors are not finite, and have no neighbours
+        return forward, backward, np.full((2, len(NAMES)), np.nan)
     first = np.stack([forward, backward]) == 1
     return forward, backward, neighbour_measures(torch.from_numpy(scores)[None], first[None])[0]
 

@@ -8,9 +8,10 @@ import torch
 from scipy.stats import skew
 from sklearn.metrics import f1_score
 
+from xalign_models.errors import DataError
 from xalign_models.ranking import neighbours
 from xalign_models.ranking.neighbours import NAMES, K, measured_ranks, mutual_neighbours
-from xalign_models.ranking.ranks import gold_ranks, normalise
+from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 
 
 def two_sides(n, d=12, noise=1.0, seed=0):
@@ -94,6 +95,18 @@ def test_a_repeated_sentence_counts_against_the_model():
     twice = np.concatenate([a, a])
     measures = measured_ranks(twice, twice.copy())[2]
     np.testing.assert_array_equal(measures[:, :3], 0)
+
+
+@pytest.mark.parametrize("row", [0, 5, 49])
+def test_vectors_that_are_not_finite_are_refused_by_their_ranks(row):
+    for side in range(2):
+        sides = [rows.copy() for rows in two_sides(50)]
+        sides[side][row] = np.nan
+        forward, backward, measures = measured_ranks(*sides)
+        assert np.isnan(measures).all()
+        for ranks in (forward, backward):
+            with pytest.raises(DataError, match="not finite"):
+                precision_at(ranks)
 
 
 def test_more_rows_than_are_held_are_ranked_and_not_measured(monkeypatch):
