@@ -178,7 +178,9 @@ def test_leftovers_beside_a_named_model_go(kept):
 
 @pytest.mark.parametrize("kind", ["assets", "models", "alignments"])
 def test_what_is_young_is_nobodys_leftover_and_not_damaged(kept, kind):
-    (kept / "cache" / kind / ".toy.x1.part" / "new").mkdir(parents=True)
+    new = kept / "cache" / kind / ".toy.x1.part" / "new"
+    new.mkdir(parents=True)
+    (new / "model.safetensors").write_bytes(b"half")
     checks = check(kept, clean=True)
     assert checks["leftovers"].checked == 0
     assert not any(one.problems for one in checks.values())
