@@ -39,15 +39,10 @@ def rotated_ranks(fit_a: Float32, fit_b: Float32, a: Float32, b: Float32) -> tup
 def polar(matrices: Tensor) -> Tensor:
     """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
 
-    An accelerator uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products,
-    whereas its SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below 1e-10
-    of the largest), and all matrices on a CPU, use SVD.
+    It uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products, whereas an
+    accelerator's SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below
+    1e-10 of the largest) use SVD.
     """
-    return polar_by_svd(matrices) if matrices.device.type == "cpu" else polar_by_either(matrices)
-
-
-def polar_by_either(matrices: Tensor) -> Tensor:
-    """:func:`polar` by products, and by SVD for the matrices that do not become orthogonal."""
     factors, good = polar_by_products(matrices)
     if not bool(good.all()):
         factors[~good] = polar_by_svd(matrices[~good])
