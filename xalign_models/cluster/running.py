@@ -137,7 +137,7 @@ class _Driver:
             self.start(unit)
             return
         result = self.results[unit.model, unit.task]
-        result.close(unit, *((None, str(answer), {}) if lost else answer))
+        result.close(unit, *((None, str(answer), {}, {}) if lost else answer))
         if not result.units:
             yield result.outcome()
 
@@ -169,12 +169,14 @@ class Growing:
             missing = {*chain.from_iterable(have.get_missing_evaluations(task).values())}
             self.subsets = [subset for subset in self.subsets if subset in missing]
         self.units: set[Unit] = set()
-        self._due, self._unsaved, self._items = 0.0, list[TaskResult](), dict[str, Any]()
+        self._due, self._unsaved, self._items, self._costs = 0.0, list[TaskResult](), dict[str, Any](), dict[str, Any]()
 
     def _result(self) -> TaskResult | None:
         return TaskResult.from_disk(self._path) if self._path.is_file() else None
 
-    def close(self, unit: Unit, result: TaskResult | None, error: str, items: dict[str, Any]) -> None:
+    def close(
+        self, unit: Unit, result: TaskResult | None, error: str, items: dict[str, Any], costs: dict[str, Any]
+    ) -> None:
         """Record what :func:`score` has returned for a unit."""
         self.units.remove(unit)
         if result is None:
@@ -182,6 +184,7 @@ class Growing:
         else:
             self._unsaved.append(result)
             self._items |= items
+            self._costs |= costs
         if not self.units or perf_counter() >= self._due:
             self.save()
 
@@ -192,7 +195,7 @@ class Growing:
         start, results, items = perf_counter(), self._unsaved, self._items
         self._unsaved, self._items = [], {}
         full = full_folder(self._path.parent)
-        self._cache.hardware = self._hardware
+        self._cache.hardware, self._cache.costs = self._hardware, lambda: self._costs
         with self._cache.turn(self._name, self._meta):
             before = self._result()
             if items:

@@ -58,8 +58,8 @@ def score(
     """Score a unit in a folder of its own, where a second attempt resumes; ``shared`` has vectors of other units.
 
     Returns:
-        mteb's result of the subsets or None, the reason of a failure, and outcomes of items, an array per subset. With
-        ``share``, also the vectors, if the unit is the first to encode a language.
+        mteb's result of the subsets or None, the reason of a failure, outcomes of items, an array per subset, and what
+        the model was measured to cost. With ``share``, also the vectors, if the unit is the first to encode a language.
     """
     import ray
 
@@ -69,12 +69,12 @@ def score(
     task.hf_subsets = list(unit.subsets)
     if str(task.metadata.revision) != unit.data:
         error = f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text."
-        return Answer((None, error, {}))
+        return Answer((None, error, {}, {}))
     try:
         with without_exit():
             encoder = kept_encoder(revision, unit.model, device, **given)
     except Exception as error:
-        return Answer((None, one_line(error), {}))
+        return Answer((None, one_line(error), {}, {}))
     store, meta = open_store(), encoder.mteb_model_meta
     for machine, keys, rows in filter(None, shared):
         stored = store.get(encoder.raw.namespace, keys) if machine != node else ()
@@ -91,7 +91,7 @@ def score(
     found = zip(noted, store.get(encoder.raw.namespace, noted), strict=True)
     known = {key: row for key, row in found if row is not None}
     vectors = (node, [*known], np.stack([*known.values()])) if known else None
-    return Answer((outcome.result, outcome.error, arrays), vectors)
+    return Answer((outcome.result, outcome.error, arrays, encoder.measured()), vectors)
 
 
 class NotingStore:

@@ -135,12 +135,17 @@ def run(models, output, most=2, tasks=("OwnParallel",)):
     return list(on_ray.run(models, tasks, output, cluster, languages=None, most=most))
 
 
+def settings(root):
+    return {path.relative_to(root): json.loads(path.read_text()) for path in root.rglob("run_settings.jsonl")}
+
+
 def items(root):
     return {path.parts[-4]: dict(np.load(path)) for path in sorted(root.rglob("OwnParallel.npz"))}
 
 
 @pytest.mark.slow
-def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
+def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir, monkeypatch):
+    monkeypatch.setattr("xalign_models.backbones.raw.ENOUGH", 1)
     found = run(models, workdir / "out")
     # Three languages are three pairs of both directions: the first brings two, the second one. Of the two saved
     # models, which share their vectors, the other one waits for that. The plain directory has vectors of its own.
@@ -162,6 +167,11 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
         expected = {row["hf_subset"]: round(row["main_score"], 6) for row in one.result.scores["test"]}
         assert by_model[one.model] == expected
     assert len({tuple(sorted(one.items())) for one in by_model.values()}) == 3
+    mine, theirs = settings(workdir / "out"), settings(workdir / "local")
+    assert sum("tokens_per_second" in line for line in theirs.values()) == 2  # the third has the second's vectors
+    assert {model: line.keys() for model, line in mine.items()} == {
+        model: line.keys() for model, line in theirs.items()
+    }
     files = {path.name for path in (workdir / "out").rglob("*") if path.is_file()}
     assert files == {"OwnParallel.json", "OwnParallel.npz", "model_meta.json", "run_settings.jsonl"}
     assert not list((workdir / "cache" / "units").iterdir())
