@@ -298,3 +298,22 @@ def test_names_of_prompts_have_any_form(tiny_model, write_text, workdir):
     assert not np.allclose(every.encode(inputs()), load(tiny_model, device="cpu").encode(TEXTS), atol=1e-3)
     names = [xalign_models.fit("centered", prompts=p, **options).xalign_spec.name for p in (["query"], "query,passage")]
     assert len({every.xalign_spec.name, one.xalign_spec.name, *names}) == 3
+
+
+def test_a_prompt_of_a_language_is_in_the_fit_of_that_language_alone(specs):
+    """Whatever was fitted before, and no name of a prompt stands for a language."""
+    spec, raw = specs("centered"), load_encoder(specs("centered"), device="cpu").raw
+
+    def means(**own):
+        prompts = (("default", "w8 "), *((code.replace("_", "-"), text) for code, text in own.items()))
+        own_spec = dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, prompts=prompts))
+        return Recipe(own_spec, raw).fitted.means_
+
+    plain, german, both = means(), means(deu_Latn="w7 w6 "), means(deu_Latn="w7 w6 ", eng_Latn="w5 ")
+    moved = [(np.abs(one - plain).max(axis=1) > 1e-3).tolist() for one in (german, both)]
+    assert moved == [[True, False, False, False], [True, True, False, False]]
+    np.testing.assert_array_equal(means(), plain)
+    for prompts in ({"default": "w8 ", "deu-Latn": "w7 "}, {"deu-Latn": "w7 ", "eng-Latn": "w5 "}):
+        options = {"backbone": spec.backbone.model, "corpus": spec.alignment.corpora[0], "device": "cpu"}
+        with pytest.raises(ModelError, match="has no prompt deu-Latn; it has default."):
+            xalign_models.fit("centered", prompts="deu-Latn", overrides={"prompts": prompts}, **options)
