@@ -57,6 +57,17 @@ def test_median_and_spread_by_hand():
         thresholds.at(0.5)
 
 
+@pytest.mark.parametrize(
+    ("scores", "sides"),
+    [([0.1, 0.2, 0.3], (["de"], ["en"])), ([0.1], ("de", ["en", "en"])), (np.ones((2, 2)), (["de", "en"], "en")),
+     (0.1, (["de"], "en")), ([0.1], (["de"], ["en", "en"]))],
+)  # fmt: skip
+def test_languages_that_are_not_one_per_score_are_refused(scores, sides):
+    facts = {code: dict.fromkeys(("deu-Latn", "eng-Latn"), (0.0, 1.0)) for code in ("deu-Latn", "eng-Latn")}
+    with pytest.raises(ValueError, match="Give one language per score"):
+        Thresholds(facts, tuple(range(1, 8))).standardise(scores, *sides)
+
+
 def test_translations_in_the_text_do_not_count_and_seeds_repeat():
     texts = planted(3, rows=40)
     assert Thresholds.fit(texts) == Thresholds.fit(texts)
