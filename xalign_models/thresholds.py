@@ -106,7 +106,7 @@ class Thresholds:
 
         Raises:
             LanguageError: A language was not measured.
-            ValueError: There are more or fewer languages than scores, or scores of several dimensions have a list of them.
+            ValueError: A list of languages has another length than the scores, or these have another shape than (n,).
         """
         values = np.asarray(scores, np.float64)
         if isinstance(query_lang, str) and isinstance(document_lang, str):
@@ -114,10 +114,7 @@ class Thresholds:
             return np.asarray((values - one) / width)
         sides = [[code] * values.size if isinstance(code, str) else code for code in (query_lang, document_lang)]
         if any(values.shape != (len(side),) for side in sides):
-            counts = " and ".join(str(len(side)) for side in sides)
-            raise ValueError(
-                f"Give one language per score: the scores have shape {values.shape}, languages are {counts}."
-            )
+            raise ValueError(f"Give one language per score in a list; the scores have the shape {values.shape}.")
         by_row = [*zip(*sides, strict=True)]
         facts = {pair: self._facts(*pair) for pair in set(by_row)}
         median, spread = np.array([facts[pair] for pair in by_row], np.float64).reshape(-1, 2).T
