@@ -349,7 +349,7 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
     }
     unknown = {name: value for name, value in facts.items() if getattr(meta, name) is None}
     meta = meta.model_copy(update={"revision": identity, **unknown})
-    return encoder_of(model, identity, meta, pick_device(device or model.device.type))
+    return encoder_of(model, identity, meta, pick_device(device or str(model.device)))
 
 
 def _identity(model: SentenceTransformer) -> str:
@@ -370,5 +370,5 @@ def _identity(model: SentenceTransformer) -> str:
         for name, tensor in sorted(module.state_dict().items()):
             values = tensor.detach().cpu().contiguous()
             content.update(f"{name}{tuple(values.shape)}{values.dtype}".encode())
-            content.update(values.view(torch.uint8).numpy().tobytes() if values.numel() else b"")
+            content.update(values.reshape(-1).view(torch.uint8).numpy().tobytes() if values.numel() else b"")
     return content.hexdigest()[:40]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -172,7 +173,7 @@ def encoder_of(
     from xalign_models.models.provenance import split
 
     modules, start, aligned = split(model)
-    tail = [module.to("cpu") for module in modules[start:]]
+    tail = [copy.deepcopy(module).to("cpu") for module in modules[start:]]  # the model keeps its own
     if model.truncate_dim:
         tail.append(Reduced(model.truncate_dim))
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
@@ -183,7 +184,8 @@ def encoder_of(
         if pointer.backbone is not None:
             raw_namespace, confirm = pointer.backbone.fingerprint, pointer.backbone.confirm
     devices = each(device)
-    load = partial(_processes, partial(moved, backbone), devices) if len(devices) > 1 else lambda: backbone
+    opened = partial(moved, backbone)
+    load = partial(_processes, opened, devices) if len(devices) > 1 else partial(opened, device)
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm, name=str(meta.name))
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.module import Module
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -563,6 +564,51 @@ def test_a_model_in_memory_as_mteb_wants_it(tiny_model, text, workdir):
     after = xalign_models.as_mteb(stock)
     assert before.mteb_model_meta.revision != after.mteb_model_meta.revision
     assert before.raw.namespace != after.raw.namespace
+
+
+class Scaled(Module):
+    """A module with a weight that is a single number."""
+
+    config_keys = ()
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(scale))
+
+    def forward(self, features, **kwargs):
+        features["sentence_embedding"] = self.scale * features["sentence_embedding"]
+        return features
+
+    def save(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+def test_weights_that_are_single_numbers_belong_to_a_model_in_memory(tiny_model):
+    def model(scale):
+        return SentenceTransformer(modules=[*SentenceTransformer(str(tiny_model), device="cpu"), Scaled(scale)])
+
+    one, same, other = (as_mteb(model(scale), device="cpu") for scale in (2.0, 2.0, 3.0))
+    assert one.raw.namespace == same.raw.namespace != other.raw.namespace
+    texts = [row["text"] for row in INPUTS]
+    expected = model(2.0).encode(texts, normalize_embeddings=True)
+    np.testing.assert_allclose(one.encode_texts(texts, [None] * len(texts)), expected, atol=1e-6)
+
+
+def test_a_model_in_memory_is_encoded_on_the_device_asked_for_and_on_its_own_by_default(tiny_model, text, monkeypatch):
+    """``meta`` stands for a GPU."""
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu")
+    picked = []
+    monkeypatch.setattr(api, "pick_device", lambda device: picked.append(device) or device)
+    texts, codes = ([row[key] for row in INPUTS] for key in ("text", "lang"))
+    encoder, expected = as_mteb(model), model.encode(INPUTS)
+    next(module for module in model if isinstance(module, Aligned)).to("meta")  # as model.encode moves it to a GPU
+    np.testing.assert_allclose(encoder.encode_texts(texts, codes), expected, atol=1e-6)
+    other = load(str(tiny_model), device="cpu")
+    away = as_mteb(other, device="meta")
+    assert {weight.device.type for module in away.raw.modules for weight in module.parameters()} == {"meta"}
+    monkeypatch.setattr(type(other), "device", torch.device("cuda:1"))
+    as_mteb(load(str(tiny_model), device="cpu"))
+    assert picked == ["cpu", "meta", "cuda:1"]
 
 
 def test_mtebs_metadata_of_a_model_in_memory_are_those_of_the_open_model(tiny_model):
