@@ -104,9 +104,9 @@ def locate(model: str | Path, **overrides: Any) -> Located:
     located = _located(model)
     if not changes:
         return located
-    if unknown := sorted(changes.keys() - {field.name for field in dataclasses.fields(BackboneSpec)}):
-        known = ", ".join(field.name for field in dataclasses.fields(BackboneSpec))
-        raise ModelError(f"A backbone has no {', '.join(unknown)}; its fields are {known}.")
+    known = [field.name for field in dataclasses.fields(BackboneSpec) if field.name != "name"]  # it follows from them
+    if unknown := sorted(changes.keys() - {*known}):
+        raise ModelError(f"A backbone has no {', '.join(unknown)}; its fields are {', '.join(known)}.")
     if isinstance(prompts := changes.get("prompts"), Mapping):
         changes["prompts"] = tuple(sorted(prompts.items()))
     if located.saved or located.spec is None:

@@ -292,7 +292,12 @@ def test_a_shortened_model_is_scored_as_it_encodes(tiny_model, text, workdir):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"), [({"layr": 6}, "no layr; its fields are name, "), ({"layer": 1, "x": 2}, "no x; ")]
+    ("overrides", "said"),
+    [
+        ({"layr": 6}, "no layr; its fields are model, "),
+        ({"layer": 1, "x": 2}, "no x; "),
+        ({"name": "mine"}, "no name; its fields are model, "),
+    ],
 )
 def test_unknown_fields_of_a_backbone_are_named(tiny_model, overrides, said):
     with pytest.raises(ModelError, match=said):
