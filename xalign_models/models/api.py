@@ -360,6 +360,7 @@ def _identity(model: SentenceTransformer) -> str:
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         config = getattr(getattr(module, "auto_model", None), "config", None)
         code = [code_digest(type(module))] if type(module) in MODULES.values() else []
+        code += [_identity(part) for part in module.children() if isinstance(part, SentenceTransformer)]
         content.update(digest(type(module).__qualname__, settings, config.to_dict() if config else {}, *code).encode())
         tokenizer: Any = getattr(module, "tokenizer", None)
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -169,8 +169,9 @@ def encoder_of(
     from xalign_models.backbones.processes import moved
     from xalign_models.backbones.reduced import Reduced
     from xalign_models.backbones.router import sides_of
-    from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.models.encoder import OpenEncoder, XAlignEncoder
     from xalign_models.models.provenance import split
+    from xalign_models.models.ready import Bridge
 
     modules, start, aligned = split(model)
     tail = [copy.deepcopy(module).to("cpu") for module in modules[start:]]  # the model keeps its own
@@ -187,6 +188,8 @@ def encoder_of(
     opened = partial(moved, backbone)
     load = partial(_processes, opened, devices) if len(devices) > 1 else partial(opened, device)
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm, name=str(meta.name))
+    if isinstance(modules[0], Bridge):
+        return OpenEncoder(model, raw, meta)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
     prompts = {key: prompt for key, prompt in named.items() if prompt}

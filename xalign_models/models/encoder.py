@@ -198,6 +198,23 @@ class XAlignEncoder(AbsEncoder):
         )
 
 
+class OpenEncoder(XAlignEncoder):
+    """A SentenceTransformer that itself takes the languages of texts, and has no prompts, as an mteb encoder."""
+
+    def __init__(self, model: Any, raw: RawEncoder, meta: ModelMeta) -> None:
+        super().__init__(raw, (), {}, None, meta, needs_language=True)
+        self._open = model
+
+    def encode_texts(
+        self, texts: Sequence[str], languages: Sequence[str | None], *args: Any, **kwargs: Any
+    ) -> npt.NDArray[np.float32]:
+        """The model's vectors (n, d), of unit length. Raises LanguageError for an unknown code."""
+        inputs = [{"text": text, "lang": code} for text, code in zip(texts, languages, strict=True)]
+        options = {"device": self.raw.device, "normalize_embeddings": True, "show_progress_bar": False}
+        vectors: npt.NDArray[np.float32] = self._open.encode(inputs, **options)
+        return vectors
+
+
 def _columns(inputs: DataLoader[Any]) -> Iterable[Mapping[str, Sequence[str]]]:
     """Texts and languages of all inputs at once, if they are columns of a data set, or else batch by batch."""
     dataset: Any = getattr(inputs, "dataset", None)

@@ -5,6 +5,7 @@ and a map takes their vectors to the index's space: ``y = (x - mu_l + mu_en) W +
 as it is.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -73,6 +74,11 @@ class Bridge(InputModule):
                 vectors[rows] = mapped
         features["sentence_embedding"] = torch.from_numpy(vectors).to(self.index.device)
         return features
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The map, for the identity of a model in memory."""
+        arrays = {name: hashlib.sha256(stack.tobytes()).hexdigest() for name, stack in self.maps.arrays.items()}
+        return {"settings": self.maps.settings, "arrays": arrays, "default_lang": self.default_lang}
 
     def get_embedding_dimension(self) -> int:
         """The dimension of the index."""

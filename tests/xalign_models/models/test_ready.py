@@ -72,3 +72,30 @@ def test_other_names_overrides_and_saving_are_refused(bridge, tmp_path):
     with pytest.raises(ModelError, match="not saved"):
         bridge[3].save_pretrained(str(tmp_path / "saved"))
     assert xalign_models.load is load
+
+
+def test_mteb_gives_a_ready_map_the_languages_of_the_texts(bridge):
+    *_, model = bridge
+    encoder = xalign_models.as_mteb(model, device="cpu")
+    texts = ["Das ist ein deutscher Satz, den niemand für einen englischen halten wird."] * len(CODES)
+    inputs = [{"text": text, "lang": code} for text, code in zip(texts, CODES, strict=True)]
+    np.testing.assert_allclose(encoder.encode_texts(texts, CODES), model.encode(inputs), atol=1e-6)
+    model.truncate_dim = 8
+    encoder, short = xalign_models.as_mteb(model, device="cpu"), model.encode(inputs, normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.encode_texts(texts, CODES), short, atol=1e-6)
+
+
+def test_another_map_or_prompt_is_another_revision_of_a_ready_map(bridge):
+    queries, index, arrays, model = bridge
+    settings = model[0].maps.settings
+
+    def revision(settings=settings, **other):
+        return xalign_models.as_mteb(
+            Bridge.of(queries, index, SavedMap(settings, {**arrays, **other})), device="cpu"
+        ).mteb_model_meta.revision
+
+    own = revision()
+    assert own == revision()
+    revisions = {own, revision(shift=arrays["shift"] + 1), revision({**settings, "pivot": "deu-Latn"})}
+    queries.prompts["query"] = "w8 "
+    assert len(revisions | {revision()}) == 4
