@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_models import corpora
 from xalign_models.alignments.lowrank import LowRank, low_rank
 from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.models import fitting
 from xalign_models.models.building import build, open_recipe
 from xalign_models.models.names import find_spec, slug
 from xalign_models.models.saving import dense_layer
@@ -113,13 +113,11 @@ def texts_of(
     """Distinct texts by language of several corpora; ``limit`` applies per language and corpus.
 
     Raises:
+        LanguageError: No corpus has a language.
         DataError: There are no such texts.
     """
-    by_language: dict[str, list[str]] = {}
-    for part in map(corpora.load, corpus):
-        for language in part.languages if languages is None else sorted({*languages} & {*part.languages}):
-            by_language.setdefault(language, []).extend(part.texts(language)[:limit])
-    by_language = {language: list(dict.fromkeys(filter(str.strip, side))) for language, side in by_language.items()}
+    spec = AlignmentSpec("The map", "centered", (), tuple(corpus), limit, languages and tuple(languages))
+    by_language = {code: list(dict.fromkeys(filter(str.strip, side))) for code, (side,) in fitting.fit_texts(spec)}
     if not any(by_language.values()):
         raise DataError(f"The text, {', '.join(corpus)}, has none in {', '.join(languages or ()) or 'any language'}.")
     return by_language

@@ -7,7 +7,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from xalign_models import load
-from xalign_models.errors import AlignmentError, DataError, ModelError
+from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.models import migration
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.names import find_spec, locate
@@ -111,5 +111,19 @@ def test_aligned_models_and_missing_texts_are_refused(two):
     new, old, text, _ = two
     with pytest.raises(ModelError, match="is aligned; migrate between backbones"):
         migration.fit("affine", old="lsar__all-MiniLM-L6-v2", new=new, corpus=[f"own:{text}"])
-    with pytest.raises(DataError, match="has none in fra-Latn"):
-        migration.fit("affine", old=old, new=new, corpus=[f"own:{text}"], languages=["fra-Latn"])
+    for languages in (["fra-Latn"], ["deu-Latn", "fra-Latn"]):
+        with pytest.raises(LanguageError, match="has no fra-Latn; it has deu-Latn, eng-Latn"):
+            migration.fit("affine", old=old, new=new, corpus=[f"own:{text}"], languages=languages)
+
+
+def test_the_texts_are_those_of_all_corpora_and_the_english_of_pairs(workdir, write_text):
+    (workdir / "data" / "tatoeba_pairs").mkdir()
+    (workdir / "data" / "tatoeba_pairs" / "eng-deu.tsv").write_text("e 1\td 1\ne 1\td 2\n")
+    text = write_text(workdir / "text", 3, languages=("deu", "fra"))
+    own = {f"{code}-Latn": [*dict.fromkeys((text / f"{code}.txt").read_text().splitlines())] for code in ("deu", "fra")}
+    names = ["tatoeba_pairs", f"own:{text}"]
+    assert migration.texts_of(names) == {
+        "deu-Latn": ["d 1", "d 2", *own["deu-Latn"]], "eng-Latn": ["e 1"], "fra-Latn": own["fra-Latn"]
+    }  # fmt: skip
+    assert migration.texts_of(names, ["eng-Latn"]) == {"eng-Latn": ["e 1"]}
+    assert migration.texts_of(names, {"deu-Latn"}, 1) == {"deu-Latn": ["d 1", own["deu-Latn"][0]]}
