@@ -487,6 +487,8 @@ def test_a_task_judges_by_its_items(workdir, tiny_model, write_text, monkeypatch
 
     monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
     assert is_task("OwnParallel") and not is_task("ntrex") and not is_task("own:folder")
+    with pytest.raises(DataError, match="mteb's own tasks keep no outcomes"):  # before a model or text is opened
+        api.recommend(backbone=str(workdir / "no_model"), corpus=f"own:{workdir / 'own'}", judge="MLQARetrieval")
     languages = {"deu-Latn", "eng-Latn"}
     judge = labelled("OwnParallel", languages, lambda _: load_encoder(str(tiny_model), device="cpu"))
     across, within = judge.score(PLAIN)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.models.mteb import check_task, get_task
-from xalign_models.plugins import CORPORA, Part
+from xalign_models.plugins import CORPORA, TASKS, Part
 from xalign_models.recommend.candidates import Candidate
 from xalign_models.recommend.judging import Labelled
 from xalign_models.recommend.proxies import CLASSIFICATION, RETRIEVAL, SIMILARITY, Scored
@@ -23,11 +23,19 @@ USES = {
 
 
 def is_task(name: str) -> bool:
-    """Whether a name to judge by is a task's and not a corpus's."""
+    """Whether a name to judge by is a task's and not a corpus's.
+
+    Raises:
+        DataError: The task is one of mteb's own, which keep no outcomes of single items.
+    """
     try:
         check_task(name)
     except DataError:
         return False
+    if name not in {*CORPORA, *TASKS}:
+        raise DataError(
+            f"--judge {name}: mteb's own tasks keep no outcomes to test; `xalign tasks` lists those that do."
+        )
     return name not in CORPORA
 
 
