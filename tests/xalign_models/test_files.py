@@ -16,7 +16,6 @@ from safetensors.numpy import save
 from xalign_models import files
 from xalign_models.errors import FileError
 from xalign_models.files import (
-    DEEPEST,
     is_number,
     parse_json,
     read_json,
@@ -50,7 +49,8 @@ def test_json_comes_back(content: dict[str, object], ascii_only: bool) -> None:
         (b"[]", "an object was expected, not list"),
         (b"1", "an object was expected, not int"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "nested too deeply"),
+        (b'{"a":' * 250 + b"1" + b"}" * 250, "nested too deeply"),
+        (b'{"a":["\\ud800"' + b",[0" * 5000 + b"]" * 5001 + b"}", "nested too deeply"),
         (b'{"a": "\\ud800"}', "surrogate"),
         (b'{"\\udfff": 1}', "surrogate"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not JSON"),
@@ -70,7 +70,7 @@ def test_what_is_no_json_of_ours_is_refused_in_one_line(tmp_path: Path, content:
 def test_brackets_in_texts_are_no_nesting(text: str, ascii_only: bool) -> None:
     content = json.dumps([text, [text]], ensure_ascii=ascii_only).encode()
     assert parse_json(content, "x", list) == [text, [text]]
-    hidden = b'["]",' * (DEEPEST + 2) + b"1" + b',"["]' * (DEEPEST + 2)  # deep, though its brackets look balanced
+    hidden = b'["]",' * 250 + b"1" + b',"["]' * 250  # deep, though its brackets look balanced
     with pytest.raises(FileError, match="too deeply"):
         parse_json(hidden, "x", list)
 
