@@ -116,7 +116,7 @@ def texts_of(
         LanguageError: No corpus has a language.
         DataError: There are no such texts.
     """
-    spec = AlignmentSpec("The map", "centered", (), tuple(corpus), limit, languages and tuple(languages))
+    spec = AlignmentSpec("The map", "centered", (), tuple(corpus), limit, tuple(languages) if languages else None)
     by_language = {code: list(dict.fromkeys(filter(str.strip, side))) for code, (side,) in fitting.fit_texts(spec)}
     if not any(by_language.values()):
         raise DataError(f"The text, {', '.join(corpus)}, has none in {', '.join(languages or ()) or 'any language'}.")
