@@ -178,7 +178,7 @@ class LanguageTransformer(CheckedTransformer):
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [self.fill(prompt_of(self.prompts, code), text) for code, text in pairs]
-        elif prompt and SLOT in prompt:
+        elif prompt and (SLOT in prompt or self.prompts):  # the class below would tokenise the prompt by itself
             texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)
         features |= told

@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from xalign_models import assets
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading
+from xalign_models.backbones.inputs import prompted
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.device import pick_device
 from xalign_models.errors import AssetError, ModelError
@@ -70,6 +71,14 @@ def test_a_prompt_is_put_before_texts_in_either_form(modules: list[Any]) -> None
     np.testing.assert_allclose(model.encode("the cat", prompt="query: "), wanted, atol=1e-6)
     inputs = [{"text": "the cat", "lang": "eng-Latn"}]
     np.testing.assert_allclose(model.encode(inputs, prompt="query: ")[0], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("prompt", ["query : ", "query : [TEXT] cat"])
+def test_a_given_prompt_takes_the_place_of_prompts_by_language(transformer: Callable[..., Any], prompt: str) -> None:
+    module = transformer(prompts={"deu-Latn": "die ", "eng-Latn": "the "})
+    for text in TEXTS[:3]:
+        ids = module.preprocess([text], prompt=prompt)["input_ids"]
+        assert torch.equal(ids, transformer().preprocess([prompted(prompt, text)])["input_ids"])
 
 
 @pytest.mark.parametrize("special_tokens", [True, False])
