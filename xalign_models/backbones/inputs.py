@@ -27,18 +27,27 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
         DataError: A text contains half of a surrogate pair, which no tokenizer reads.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
-    for text in texts:
-        if isinstance(text, str) and LONE.search(text):
-            raise DataError(
-                f"{text[:80]!r} contains half of a surrogate pair, as a cut or wrongly decoded text does; "
-                "text.encode('utf-8', 'replace').decode() replaces it by a question mark."
-            )
+    require_whole(texts)
     common = code_of(lang)
     given = [code_of(row.get("lang") if isinstance(row, dict) else None) or common for row in inputs]
     return texts, [
         Unidentified.of(text) if code == "auto" else None if code is None else canonical(code)
         for text, code in zip(texts, given, strict=True)
     ]
+
+
+def require_whole(texts: Sequence[Any]) -> None:
+    """Refuse a text that no tokenizer reads.
+
+    Raises:
+        DataError: A text contains half of a surrogate pair.
+    """
+    for text in texts:
+        if isinstance(text, str) and LONE.search(text):
+            raise DataError(
+                f"{text[:80]!r} contains half of a surrogate pair, as a cut or wrongly decoded text does; "
+                "text.encode('utf-8', 'replace').decode() replaces it by a question mark."
+            )
 
 
 def code_of(value: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.inputs import split_side, with_side
+from xalign_models.backbones.inputs import require_whole, split_side, with_side
 from xalign_models.errors import ModelError, one_line, without_panic
 from xalign_models.progress import live
 
@@ -72,17 +72,19 @@ class Counts:
 
 
 @contextmanager
-def _fitting(name: str) -> Iterator[None]:
+def _fitting(name: str, texts: Sequence[str]) -> Iterator[None]:
     """Turn errors of a model's modules, which its files describe, into one line; not those of a device or its memory.
 
     Raises:
-        ModelError: In place of such an error.
+        DataError: The tokenizer failed at a text with half of a surrogate pair.
+        ModelError: In place of any other such error.
     """
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, RuntimeError) and re.search("cuda|cudnn|hip|memory", str(error).lower()):
             raise
+        require_whole(texts)
         raise ModelError(
             f"{name} cannot encode: {one_line(error)}. Its files may be damaged or of two models: get them again, "
             "or choose another model."
@@ -252,7 +254,7 @@ class RawEncoder:
             yield from first.stream(texts, with_side(side, prompt))
             return
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
-        with _fitting(self._name):
+        with _fitting(self._name, texts):
             budget = self.token_budget or token_budget(first, self.device)
             for batch in batches(first, texts, prompt, budget, self.device, modules[1:]):
                 fetch = self._forward_halving(batch.features, [texts[i] for i in batch.rows], prompt)

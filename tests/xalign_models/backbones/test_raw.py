@@ -20,7 +20,7 @@ from xalign_models.backbones import pipeline, raw
 from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.raw import Counts, RawEncoder
-from xalign_models.errors import ModelError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.store import EmbeddingStore
 
 from .conftest import LIMIT, WIDTH, WORDS
@@ -193,6 +193,13 @@ def test_gradients_are_not_recorded_and_modes_not_changed(modules: list[Any]) ->
     RawEncoder("n", lambda: modules, "cpu").encode(["the cat"])
     assert torch.is_grad_enabled()
     assert all(parameter.grad is None for parameter in modules[0].parameters())
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_half_of_a_surrogate_pair_is_named_among_any_number_of_texts(modules: list[Any], count: int) -> None:
+    texts = [f"the cat {number}" for number in range(count)]
+    with pytest.raises(DataError, match=r"'cut \\ud83d' contains half of a surrogate pair"):
+        RawEncoder("n", lambda: modules, "cpu").encode([*texts, "cut \ud83d", "the cat " * 40])
 
 
 def test_cut_texts_are_counted_and_said_once(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:
