@@ -131,8 +131,8 @@ class RawEncoder:
             from xalign_models.backbones.pipeline import tokens_digest
 
             self._modules = self._load()
-            self.counts.tokens = tokens_digest(self._modules[0])
-            if self.store is not None and self.counts.tokens != self.store.note(self.namespace, self.counts.tokens):
+            self.counts.tokens = tokens = tokens_digest(self._modules[0])  # empty if other processes tokenise
+            if tokens and self.store is not None and self.store.note(self.namespace, tokens) not in {tokens, ""}:
                 logger.warning(
                     "The installed version of the tokenizer's library gives other tokens than the one whose vectors "
                     "are stored for %s. Run `xalign store clear`, or install the earlier version.",

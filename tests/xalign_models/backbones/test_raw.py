@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,15 @@ def test_half_of_a_surrogate_pair_is_named_among_any_number_of_texts(modules: li
     texts = [f"the cat {number}" for number in range(count)]
     with pytest.raises(DataError, match=r"'cut \\ud83d' contains half of a surrogate pair"):
         RawEncoder("n", lambda: modules, "cpu").encode([*texts, "cut \ud83d", "the cat " * 40])
+
+
+@pytest.mark.parametrize("order", list(permutations(["one", "several"])))
+def test_processes_that_tokenise_elsewhere_raise_no_alarm_about_the_tokenizer(
+    modules: list[Any], store: EmbeddingStore, caplog: pytest.LogCaptureFixture, order: tuple[str, ...]
+) -> None:
+    for devices in order:
+        _ = RawEncoder("n", lambda one=devices == "one": modules if one else modules[1:], "cpu", store).modules
+    assert not caplog.records
 
 
 def test_cut_texts_are_counted_and_said_once(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:
