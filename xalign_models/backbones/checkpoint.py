@@ -33,8 +33,13 @@ def is_decoder_only(config: Any) -> bool:
 
     kind = config.model_type
     writes = kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return writes and not config.is_encoder_decoder and is_causal(config)
+
+
+def is_causal(config: Any) -> bool:
+    """Whether a decoder's configuration leaves it causal attention."""
     both = getattr(config, "use_bidirectional_attention", None)  # EmbeddingGemma's
-    return writes and not config.is_encoder_decoder and both in (None, False)
+    return both in (None, False) and getattr(config, "is_causal", None) is not False
 
 
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:

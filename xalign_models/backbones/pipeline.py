@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.backbones import packing
 from xalign_models.backbones.batching import packed_batches, token_budget_batches
+from xalign_models.backbones.checkpoint import is_causal
 from xalign_models.backbones.inputs import SLOT, prompted
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.transformer import LanguageTransformer
@@ -101,9 +102,10 @@ def batches(
 def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
     rows, others = tokenise(first, texts, prompt)
     position, kernel = packing.first_position(first.model), packing.find_kernel(first.model)
+    causal = isinstance(first, PromptEOL) and is_causal(first.model.config.get_text_config())
     for group in packed_batches([len(row) for row in rows], budget):
         chosen = [rows[i] for i in group]
-        shared = packing.shared_tokens(chosen) if isinstance(first, PromptEOL) else 0
+        shared = packing.shared_tokens(chosen) if causal else 0
         features = packing.pack(chosen, shared, kernel, position)
         own = [len(row) for row in chosen]
         yield Batch(group, {**others, **features}, sum(own), features["input_ids"].shape[1], _full(first, own))

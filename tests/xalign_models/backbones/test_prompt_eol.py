@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from xalign_models import assets
 from xalign_models.backbones import loading
+from xalign_models.backbones.checkpoint import is_decoder_only
 from xalign_models.backbones.inputs import ENGLISH, SLOT, TEMPLATES, prompted
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.raw import RawEncoder
@@ -147,6 +150,21 @@ def test_a_prefix_computed_once_gives_what_computing_it_for_every_text_gives(
     assert raw.counts.batches == 1
     assert raw.counts.real_tokens - raw.counts.computed_tokens == (len(TEXTS) - 1) * prefix
     np.testing.assert_allclose(shared, raw.forward(TEXTS, ENGLISH), atol=2e-5)
+
+
+@pytest.mark.parametrize(("kind", "field"), [("qwen3", {"is_causal": False}),
+                                             ("gemma3", {"use_bidirectional_attention": True})])  # fmt: skip
+def test_a_prefix_that_sees_what_follows_is_computed_for_every_text(
+    make_lm: Any, tmp_path: Path, kind: str, field: dict[str, Any]
+) -> None:
+    both = shutil.copytree(make_lm(kind), tmp_path / "both")
+    config = json.loads((both / "config.json").read_text())
+    assert is_decoder_only(loading.open_config(assets.resolve(str(make_lm(kind)))))
+    (both / "config.json").write_text(json.dumps(config | field))
+    assert not is_decoder_only(loading.open_config(assets.resolve(str(both))))
+    raw = encoder(spec_of(both, pooling="mean"), budget=10_000)
+    texts = [f"This sentence : {text}" for text in TEXTS]
+    np.testing.assert_allclose(raw.encode(texts), [raw.forward([text])[0] for text in texts], atol=2e-5)
 
 
 def test_a_long_text_is_cut_and_the_template_stays_whole(make_lm: Any) -> None:
