@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets
 from xalign_models.backbones import policy
-from xalign_models.backbones.pipeline import token_counts
+from xalign_models.backbones.loading import text_prompts
 from xalign_models.backbones.sources import find_source
 from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
@@ -82,12 +81,15 @@ class Served:
         tokenizer = self.tokenizer
         if tokenizer is None:
             return np.array([len(text) for text in texts])
-        return np.array(token_counts(SimpleNamespace(tokenizer=tokenizer, max_seq_length=None), texts))
+        return np.array([max(1, len(ids)) for ids in tokenizer(list(texts), truncation=False)["input_ids"]])
 
     def vectors(
         self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
     ) -> Float64:
-        """Its vectors (n, d), float64; ``prompt`` replaces its own, ``changes`` fields of the backbone's spec."""
+        """Its vectors (n, d), float64; ``prompt`` replaces its own, ``changes`` fields of the backbone's spec.
+
+        A prompt that is none of the model's goes with the maps of its default prompt.
+        """
         raw = self.encoder.raw
         if changes:
             assert self.spec is not None
@@ -96,6 +98,8 @@ class Served:
         prompts = [self.prompts.get(code, default) if prompt is None else prompt for code in languages]
         encoded = torch.from_numpy(raw.encode(texts, prompts))
         features: dict[str, Any] = {"sentence_embedding": encoded, "lang": list(languages)}
+        fitted = text_prompts(self.prompts)
+        features["prompt"] = prompt if prompt in fitted else fitted[0]
         with torch.inference_mode():
             for module in self.encoder.tail:
                 features = features if isinstance(module, Normalize) else module(features)

@@ -13,9 +13,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Tokenizer
 
+import xalign_models
 from xalign_models import assets
 from xalign_models.errors import ModelError
-from xalign_models.parity.causes import _TEXT, PROMPTS
+from xalign_models.linalg.arrays import unit
+from xalign_models.models.building import load_encoder
+from xalign_models.parity.causes import _TEXT, PROMPTS, _same_empty
 from xalign_models.parity.compare import changed_neighbours, compare
 from xalign_models.parity.served import Served
 
@@ -86,6 +89,26 @@ def test_a_planted_fault_of_a_tiny_model_is_named(base, workdir, monkeypatch, fa
         assert all(row.length > 1.5 for row in found.rows)
     swapped = compare(Served(second, "cpu"), Served(str(directory), "cpu"), texts)
     assert [cause.kind for cause in swapped.causes] == [cause.kind for cause in found.causes]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_aligned_model_is_served_with_the_maps_of_its_prompts(base, workdir, write_text, saved):
+    directory, _ = base
+    text, prompts = write_text(workdir / "fit", 20), (("default", "w8 "), ("passage", "w9 w9 "))
+    options = {"backbone": str(directory), "corpus": f"own:{text}", "device": "cpu", "overrides": {"prompts": prompts}}
+    model = xalign_models.fit("centered", **options)
+    xalign_models.save(model, workdir / "aligned")
+    served = Served(str(workdir / "aligned") if saved else str(directory), "cpu")
+    if not saved:
+        served.encoder = load_encoder(model.xalign_spec, device="cpu")
+        served.prompts = served.encoder.prompts
+    texts, codes = ["w1 w2", "w3"], ["deu-Latn", "eng-Latn"]
+    for name, prompt in {"default": None, "passage": "w9 w9 "}.items():
+        expected = model.encode(texts, lang=codes, prompt_name=name)
+        np.testing.assert_allclose(unit(served.vectors(texts, codes, prompt)), expected, atol=1e-5)
+    assert np.isfinite(served.vectors(texts, codes, "w5 ")).all()  # a prompt that was not fitted is a guess
+    assert served.lengths(["w1", "w1 w2", ""]).tolist() == [3, 4, 2]
+    assert _same_empty(served, served, 1e-6) == saved  # other models refuse the empty text, which has no language
 
 
 def test_another_vocabulary_is_seen_where_both_tokenizers_are_at_hand(base, workdir):
