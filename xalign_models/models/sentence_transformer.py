@@ -57,8 +57,10 @@ class AlignedSentenceTransformer(SentenceTransformer):
         """
         if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
             inputs = list(inputs)
+        found = any(getattr(module, "default_lang", None) == "auto" for module in self)
+        default = {"lang": "auto"} if found else {}  # some first modules have no default of their own
         if lang is None or isinstance(lang, str):
-            return super().encode(inputs, *args, **({"lang": lang} if lang else {}), **kwargs)
+            return super().encode(inputs, *args, **({"lang": lang} if lang else default), **kwargs)
         if not hasattr(lang, "__len__"):
             code_of(lang)
         if isinstance(inputs, str) or len(inputs) != len(lang):
@@ -67,7 +69,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
             {**row, "lang": code_of(row.get("lang")) or code} if code and isinstance(row, dict) else row
             for row, code in zip(map(_as_row, inputs), map(code_of, lang), strict=True)
         ]
-        return super().encode(rows, *args, **kwargs)
+        return super().encode(rows, *args, **default, **kwargs)
 
     def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
         """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``."""

@@ -57,6 +57,19 @@ def test_a_saved_model_points_to_its_file(planted_file, workdir):
         load("saved")
 
 
+def test_languages_are_found_by_default_if_the_model_says_so(planted_file, workdir):
+    pytest.importorskip("py3langid", reason="needs xalign[langid]")
+    file, corpus, texts = planted_file
+    options = {"backbone": f"vectors:{file}", "corpus": f"own:{corpus}", "limit": None, "default_lang": "auto"}
+    model = api.fit("centered", **options)
+    expected, mixed = model.encode(texts[:4], lang="auto"), [None, "fr", None, None]
+    save(model, workdir / "saved")
+    for one in (model, load("saved")):
+        np.testing.assert_array_equal(one.encode(texts[:4]), expected)
+        np.testing.assert_array_equal(one.encode(texts[:4], lang=mixed)[[0, 2, 3]], expected[[0, 2, 3]])
+        np.testing.assert_array_equal(one.encode(texts[1], lang="fr"), one.encode(texts[:4], lang=mixed)[1])
+
+
 def test_texts_that_are_not_there_are_counted_and_the_first_is_named(planted_file):
     file, _, texts = planted_file
     encoder = load_encoder(f"vectors:{file}")
