@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from xalign_models.alignments.module import Aligned
+from xalign_models.backbones.router import SIDES
 from xalign_models.errors import DataError, FileError, LanguageError, XAlignError, one_line
 from xalign_models.files import is_number, parse_json
 from xalign_models.identification import UNDETERMINED, identify
@@ -112,7 +113,9 @@ class Server:
 
     def _encode(self, rows: list[Any], prompt: str | None) -> AnyFloats:
         begin = time.perf_counter()
-        vectors: AnyFloats = self.model.encode(rows, prompt_name=prompt, show_progress_bar=False)
+        side = "document" if prompt == "passage" else prompt
+        route = {"task": side} if side in SIDES else {}
+        vectors: AnyFloats = self.model.encode(rows, prompt_name=prompt, show_progress_bar=False, **route)
         if not np.isfinite(vectors).all():
             raise DataError("the model returned a vector that is not finite.")
         self.counts["xalign_encode_seconds_total"] += time.perf_counter() - begin  # type: ignore[assignment]

@@ -12,6 +12,8 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Router
 
 import xalign_models
 from xalign_models import Thresholds
@@ -108,6 +110,25 @@ def test_a_prompt_is_chosen_by_name(model, start):
     assert np.abs(vectors(url, input=TEXTS, lang="de") - expected).max() > 1e-3
     for name in ("other", "org/tiny:title", "org/tinypassage"):
         assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de", "model": name})[0] == 404
+
+
+def test_the_prompt_of_a_side_takes_its_route(tiny_model, start, workdir):
+    bert, pooling, normalise = SentenceTransformer(str(tiny_model), device="cpu")
+    other = SentenceTransformer(str(tiny_model), device="cpu")[1]
+    other.pooling_mode = ("max",)
+    router = Router({"query": [pooling], "document": [other]}, allow_empty_key=False)
+    model = SentenceTransformer(modules=[bert, router, normalise], prompts={"passage": "w9 "}, device="cpu")
+    model.save_pretrained("routed", create_model_card=False)
+    model = xalign_models.load(str(workdir / "routed"), device="cpu")
+    thresholds = Thresholds({code: dict.fromkeys(CODES, (0.0, 1.0)) for code in CODES}, (1, 1, 1, 1, 1, 1, 1))
+    url = start(Server(model, "routed", thresholds=thresholds))
+    rows = {"query": model.encode_query(TEXTS), "document": model.encode_document(TEXTS)}
+    rows["passage"] = model.encode(TEXTS, prompt_name="passage", task="document")
+    for name, expected in rows.items():
+        np.testing.assert_allclose(vectors(url, input=TEXTS, model=f"routed:{name}"), expected, atol=1e-6)
+    body = {"query": TEXTS[0], "documents": TEXTS, "query_lang": "de", "document_lang": list(CODES)}
+    found = [item["cosine"] for item in send(f"{url}/v1/scores", body)[1]["data"]]
+    np.testing.assert_allclose(found, rows["document"] @ rows["query"][0], atol=1e-6)
 
 
 def test_many_clients_at_once_get_their_own_vectors_in_fewer_batches(model, start):
