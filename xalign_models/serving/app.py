@@ -257,7 +257,7 @@ class Server:
         return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 
     async def _metrics(self, _: Request) -> Response:
-        lines = [f"{name} {value:g}" for name, value in sorted(self.counts.items())]
+        lines = [f"{name} {value}" for name, value in sorted(self.counts.items())]
         return PlainTextResponse("\n".join([*lines, f"xalign_texts_waiting {self.batcher.waiting}"]) + "\n")
 
 

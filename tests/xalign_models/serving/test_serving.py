@@ -131,6 +131,12 @@ def test_the_prompt_of_a_side_takes_its_route(tiny_model, start, workdir):
     np.testing.assert_allclose(found, rows["document"] @ rows["query"][0], atol=1e-6)
 
 
+def test_counts_have_all_their_digits(model, start):
+    server = Server(model, "tiny")
+    server.counts["xalign_texts_total"] = 123_456_789
+    assert "xalign_texts_total 123456789\n" in send(f"{start(server)}/metrics")[1]
+
+
 def test_many_clients_at_once_get_their_own_vectors_in_fewer_batches(model, start):
     url = start(Server(model, "tiny"))
     rng = np.random.default_rng(0)
