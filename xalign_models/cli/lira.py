@@ -43,7 +43,10 @@ def translate(
         Path | None, Option("--output", "-o", help="Folder for the translations; by default in the cache.")
     ] = None,
     batch_size: Annotated[int, Option(min=1, help="Texts per batch; a crash loses at most one batch.")] = 16,
-    dtype: Annotated[Dtype | None, Option(help="Number format; by default bfloat16 on a GPU, else float32.")] = None,
+    dtype: Annotated[
+        Dtype | None,
+        Option(help="Number format; by default bfloat16 on a GPU, else float32. Output in any format is reused."),
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:

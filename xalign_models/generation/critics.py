@@ -96,7 +96,7 @@ class Critic:
 
     @cached_property
     def identity(self) -> str:
-        """Hex digits that identify everything that determines the scores: weights and prompt."""
+        """Hex digits that identify what the scores depend on: weights and prompt; not the dtype."""
         return digest("critic", self.how, self.model.fingerprint, REQUEST, ANSWER)[:16]
 
     def prompt(self, item: Judged) -> str:

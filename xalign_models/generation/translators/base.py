@@ -135,7 +135,7 @@ class Translator(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Hex digits that identify everything that determines the output: weights or content, prompt, options."""
+        """Hex digits that identify what the output depends on: weights or content, prompt, options; not the dtype."""
 
     @abstractmethod
     def translate(self, texts: Sequence[str], language: str | None) -> Sequence[Completion | ModelError]:
