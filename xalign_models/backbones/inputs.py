@@ -69,16 +69,20 @@ def described(languages: Sequence[str | None], prompt: str | None) -> dict[str, 
 
 
 def prompt_of(prompts: Mapping[str, str], language: str | None) -> str:
-    """The prompt of a text in a language, from prompts by canonical code; English or the first for a doubtful one.
+    """The prompt of a text in a language, from prompts by canonical code.
+
+    The default one serves any other language; without it, the English or the first one serves a doubtful language.
 
     Raises:
-        LanguageError: The language is unknown, or has no prompt.
+        LanguageError: The language is unknown or has no prompt, and there is no default one.
     """
     if isinstance(language, Unidentified):
-        found = identify([language.text], tuple(prompts))[0].language
-        return prompts.get(found) or prompts.get("eng-Latn") or next(iter(prompts.values()))
+        found = identify([language.text], tuple(key for key in prompts if key != "default"))[0].language
+        return next(prompts[key] for key in (found, "default", "eng-Latn", *prompts) if key in prompts)
     if language is not None and (known := match(language, tuple(prompts))) in prompts:
         return prompts[known]
+    if "default" in prompts:
+        return prompts["default"]
     raise LanguageError(
         f"There is no prompt in {language or 'the unknown language of a text'}; "
         f"there is one in {', '.join(sorted(prompts))}. The English one works for every language."

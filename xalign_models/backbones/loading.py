@@ -95,7 +95,13 @@ class Backbone:
                 layer or pooling, or has changed meanwhile.
         """
         _ = self._identity  # before the weights are opened
+        from xalign_models.backbones.router import first_modules
+
         modules = self.source.modules(self.spec, device)
+        own = {key: text for key, text in self.prompts.items() if key == "default" or is_canonical(key)}
+        for first in first_modules(modules):
+            if hasattr(first, "prompts"):
+                first.prompts = own if own.keys() - {"default"} else {}
         self.confirm()
         return modules
 
@@ -329,7 +335,6 @@ def _apply(spec: BackboneSpec, first: Any, resolved: ResolvedModel) -> None:
         limit = find_limit(first.model) if isinstance(first, LanguageTransformer) else None
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length, limit)), default=512)
     if isinstance(first, LanguageTransformer) and not spec.llm:
-        first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
         below = _below(resolved)
         first.base = first.base or {
             "model": spec.model if below is resolved else below.path_or_id,

@@ -109,7 +109,7 @@ class MtebModel(Source):
         with opened(self.model):
             wrapper: Any = meta.load_model(device=device)
         wrapper.mteb_model_meta = self.meta
-        return (Streamed(self.model, partial(self._stream, wrapper), {}, CHUNK),)
+        return (Streamed(self.model, partial(self._stream, wrapper), CHUNK),)
 
     def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
         """Name of a task's context: everything except the text that mteb's wrapper may depend on."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.inputs import require_whole, split_side, with_side
+from xalign_models.backbones.inputs import SLOT, require_whole, split_side, with_side
 from xalign_models.errors import ModelError, one_line, without_panic
 from xalign_models.progress import live
 
@@ -253,6 +253,8 @@ class RawEncoder:
         if hasattr(first, "stream"):
             yield from first.stream(texts, with_side(side, prompt))
             return
+        if not prompt and getattr(first, "prompts", None):
+            prompt = SLOT  # the text alone: without a prompt, the module would add that of a language
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
         with _fitting(self._name, texts):
             budget = self.token_budget or token_budget(first, self.device)

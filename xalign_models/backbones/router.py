@@ -48,7 +48,7 @@ class LanguageRouter(Router):
         kwargs["modality"] = "text"
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, task=task, **kwargs)
         side = str(task) if task in sides_of([self]) else ""
-        return {**features, **described(languages, with_side(side, prompt or ""))}
+        return {**features, **described(languages, with_side(side, prompt or features.get("prompt", "")))}
 
 
 class _Unread(nn.Identity):

@@ -13,7 +13,6 @@ from sentence_transformers.base.modules.input_module import InputModule
 from xalign_models.backbones.inputs import described, prompt_of, prompted, split_inputs
 from xalign_models.backbones.raw import FLUSH
 from xalign_models.errors import ModelError
-from xalign_models.languages import is_canonical
 
 if TYPE_CHECKING:
     from xalign_models.backbones.pipeline import Batch
@@ -28,14 +27,16 @@ class Streamed(InputModule):
     Args:
         label: Name in messages.
         stream: Returns the vectors.
-        prompts: Prompts of the spec; those by language are for calls without a prompt.
         flush: Vectors per write to the store.
+
+    Attributes:
+        prompts: Prompt by canonical language code, for calls without a prompt; ``default`` serves other languages.
     """
 
-    def __init__(self, label: str, stream: Stream, prompts: Mapping[str, str], flush: int = FLUSH) -> None:
+    def __init__(self, label: str, stream: Stream, flush: int = FLUSH) -> None:
         super().__init__()
         self.label, self.stream, self.flush = label, stream, flush
-        self.prompts = {key: text for key, text in prompts.items() if is_canonical(key)}
+        self.prompts: Mapping[str, str] = {}
         self.default_lang: str | None = None
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -48,11 +49,12 @@ class Streamed(InputModule):
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [prompted(prompt_of(self.prompts, code), text) for code, text in pairs]
-        return {"texts": texts, **described(languages, prompt)}
+        told = described(languages, prompt or self.prompts.get("default"))
+        return {"texts": texts, "before": prompt or "", **told}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d)."""
-        batches = list(self.stream(features.pop("texts"), features["prompt"]))
+        batches = list(self.stream(features.pop("texts"), features.pop("before")))
         rows = np.concatenate([batch.rows for batch, _ in batches])
         vectors = np.concatenate([part for _, part in batches])[np.argsort(rows)]
         features["sentence_embedding"] = torch.from_numpy(vectors)

@@ -104,7 +104,7 @@ class LanguageTransformer(CheckedTransformer):
 
     Args:
         pool_special_tokens: Whether a pooling module after this one sees [CLS], [SEP] and the like.
-        prompts: Prompt by canonical language code, for calls without a prompt.
+        prompts: Prompt by canonical language code, for calls without a prompt; ``default`` serves other languages.
         base: The checkpoint below LoRA weights, ``{"model", "revision", "fingerprint", "dtype"}``: a saved module
             contains the LoRA weights only, and loads the others from there.
         default_lang: Language of texts without one; ``auto`` identifies it.
@@ -174,7 +174,7 @@ class LanguageTransformer(CheckedTransformer):
             ModelError: The tokenizer lacks characters of a prompt, or a prompt alone exceeds the limit.
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
-        told = described(languages, prompt)
+        told = described(languages, prompt or self.prompts.get("default"))
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [self.fill(prompt_of(self.prompts, code), text) for code, text in pairs]

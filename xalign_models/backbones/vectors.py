@@ -57,7 +57,7 @@ class VectorsFile(Source):
         Raises:
             FileError: The file has no usable vectors.
         """
-        return (Streamed(self.model, partial(self._look_up, read_vectors(self.file)), {}),)
+        return (Streamed(self.model, partial(self._look_up, read_vectors(self.file))),)
 
     def _look_up(
         self, stored: VectorRows, texts: Sequence[str], prompt: str

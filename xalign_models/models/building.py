@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from xalign_models.backbones.loading import Backbone, open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.device import each, pick_device
 from xalign_models.errors import ModelError
+from xalign_models.languages import is_canonical
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
@@ -98,20 +99,16 @@ def build(
     modules: list[Any] = list(backbone.modules(home))  # new ones: the caller may change them
     if not backbone.source.has_weights:
         modules = [Pointer(spec.backbone.whole, modules)]
+    named = backbone.prompts
+    default = None if any(map(is_canonical, named)) else named.get("default")  # the first module chooses by language
     model = SentenceTransformer(
         modules=[*modules, *tail],
         device=home,
-        prompts=_of_documents(backbone.prompts),
-        default_prompt_name="default" if "default" in backbone.prompts else None,
+        prompts={"query": default or "", "document": named.get("passage", default or ""), **named},
+        default_prompt_name=None if default is None else "default",
         similarity_fn_name="cosine",
     )
     return AlignedSentenceTransformer.adopt(model, spec)
-
-
-def _of_documents(prompts: Mapping[str, str]) -> dict[str, str]:
-    """The prompts with that of passages as the documents', which sentence-transformers would leave without one."""
-    passage = prompts.get("passage", "")
-    return {**prompts, **({"document": passage} if passage and not prompts.get("document") else {})}
 
 
 def load_encoder(
@@ -192,7 +189,7 @@ def encoder_of(
         return OpenEncoder(model, raw, meta)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
-    prompts = {key: prompt for key, prompt in named.items() if prompt}
+    prompts = {key: text for key, text in named.items() if text or (key == "default" and text is not None)}
     needs = aligned is not None and aligned.languages is not None
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import xalign_models
 from xalign_models import alignments
 from xalign_models.alignments.groups import group, of_prompt
 from xalign_models.alignments.module import Aligned
-from xalign_models.backbones.inputs import with_side
+from xalign_models.backbones.inputs import prompted, with_side
 from xalign_models.backbones.loading import prompt_in, text_prompts
 from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.models.building import build, load, load_encoder
@@ -286,6 +287,38 @@ def test_the_prompt_of_passages_is_that_of_documents(specs):
     expected = model.encode(inputs(), prompt_name="passage")
     np.testing.assert_array_equal(model.encode_document(inputs()), expected)
     assert not np.allclose(model.encode_query(inputs()), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("prompts", [(), PROMPTS[:1], PROMPTS[1:], (*PROMPTS[:1], ("document", "w9 "))])
+def test_queries_and_documents_have_the_prompts_of_a_run(specs, prompts):
+    spec = specs("centered")
+    spec = dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, prompts=prompts))
+    encoder, model = load_encoder(spec, device="cpu"), build(spec, device="cpu")
+    for role, encode in {"query": model.encode_query, "document": model.encode_document}.items():
+        prompt = encoder.prompt_for(SimpleNamespace(name="task", type="type"), role)
+        np.testing.assert_allclose(encode(inputs()), encoder.encode_texts(TEXTS, CODES, prompt), atol=1e-5)
+
+
+@pytest.mark.parametrize("default", ["w8 ", "w8 [TEXT] w9", ""])
+@pytest.mark.parametrize("german", ["w5 ", "w5 [TEXT] w6"])
+def test_a_default_prompt_serves_the_languages_without_one(specs, default, german):
+    spec = specs("centered")
+    backbone = dataclasses.replace(spec.backbone, prompts=(("deu-Latn", german), ("default", default)))
+    encoder = load_encoder(ModelSpec(backbone), device="cpu")
+    bare = load_encoder(ModelSpec(dataclasses.replace(backbone, prompts=())), device="cpu")
+    chosen = [german if code == "deu-Latn" else default for code in CODES]
+    expected = bare.encode_texts([prompted(*pair) for pair in zip(chosen, TEXTS, strict=True)], CODES)
+    np.testing.assert_allclose(encoder.encode_texts(TEXTS, CODES), expected, atol=1e-5)
+    plain = build(ModelSpec(backbone), device="cpu")
+    np.testing.assert_allclose(plain.encode(inputs()), expected, atol=1e-5)
+    np.testing.assert_allclose(plain.encode(TEXTS[1:3]), expected[1:3], atol=1e-5)  # of no known language
+    model = build(dataclasses.replace(spec, backbone=backbone), device="cpu")
+    aligned = load_encoder(dataclasses.replace(spec, backbone=backbone), device="cpu").encode_texts(TEXTS, CODES)
+    save(model, "saved")
+    for one in (model, load("saved", device="cpu")):
+        for encode in (one.encode, one.encode_query, one.encode_document):
+            np.testing.assert_allclose(encode(inputs()), aligned, atol=1e-5)
+    np.testing.assert_allclose(load_encoder("saved", device="cpu").encode_texts(TEXTS, CODES), aligned, atol=1e-5)
 
 
 def test_names_of_prompts_have_any_form(tiny_model, write_text, workdir):

@@ -93,7 +93,7 @@ class Endpoint(Source):
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         """The one module, which sends texts and receives vectors."""
-        return (Streamed(self.model, self.stream, dict(spec.prompts), flush=1),)  # stores each answer: it was paid for
+        return (Streamed(self.model, self.stream, flush=1),)  # stores each answer: it was paid for
 
     def facts(self) -> Mapping[str, Any]:
         """Metadata that mteb uses for a model behind a server."""

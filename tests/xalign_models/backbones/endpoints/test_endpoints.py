@@ -232,6 +232,12 @@ def test_prompts_are_the_clients(server, tiny_encode):
     assert set(server.asked) == {"w3 w1", "w3 w2"}
 
 
+def test_a_default_prompt_serves_the_languages_without_one(server):
+    model = xalign_models.load(server.openai, prompts=(("deu-Latn", "w3 "), ("default", "w4 ")))
+    model.encode([{"text": "w1", "lang": "de"}, {"text": "w1", "lang": "fr"}, "w2"])
+    assert set(server.asked) == {"w3 w1", "w4 w1", "w4 w2"}
+
+
 def test_a_model_that_changed_behind_its_name_is_refused(serve, tiny_encode):
     server = serve(tiny_encode)
     first = locate(server.openai).namespace
