@@ -188,8 +188,7 @@ class Checkpoint(Source):
         published, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
         if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
             raise ModelError(f"{self.model}: its prompts are damaged; names and texts were expected.")
-        chosen = published.get(default) if isinstance(default, str) else None
-        return {key: text for key, text in {"default": chosen, **published}.items() if text}
+        return named_prompts(published, default if isinstance(default, str) else None)
 
     def sides(self) -> frozenset[str]:
         """The sides that a Router sends another way than texts without a side."""
@@ -365,6 +364,20 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     if not files.has("adapter_config.json") or files.has("config.json"):
         return resolved
     return files.bases.get("adapter_config.json") or assets.resolve_base(files)
+
+
+def named_prompts(
+    prompts: Mapping[str, str | None], default: str | None, fitted: Collection[str] | None = None
+) -> dict[str, str]:
+    """A model's prompts by name without empty ones, and its default one as ``default``.
+
+    sentence-transformers gives queries and documents an empty prompt where a model names none. This stays, in place of
+    the default one, if that is the prompt of another role, or if the empty prompt is among those ``fitted``.
+    """
+    chosen, roles = prompts.get(default or ""), {"query", "document", "passage"}
+    kept = roles if chosen and (default in roles or "" in (fitted or ())) else ()
+    named = {"default": chosen, **prompts}
+    return {key: text for key, text in named.items() if text or (text is not None and key in kept)}
 
 
 def text_prompts(

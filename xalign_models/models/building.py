@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from xalign_models.backbones import compiled, loading, tf32
-from xalign_models.backbones.loading import Backbone, open_backbone
+from xalign_models.backbones.loading import Backbone, named_prompts, open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.device import each, pick_device
 from xalign_models.errors import ModelError
@@ -188,8 +188,9 @@ def encoder_of(
     if isinstance(modules[0], Bridge):
         return OpenEncoder(model, raw, meta)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
-    named = {"default": model.prompts.get(model.default_prompt_name or ""), **model.prompts}
-    prompts = {key: text for key, text in named.items() if text or (key == "default" and text is not None)}
+    prompts = named_prompts(model.prompts, model.default_prompt_name, aligned and aligned.prompts)
+    if "default" in model.prompts:
+        prompts.setdefault("default", "")  # for languages without a prompt
     needs = aligned is not None and aligned.languages is not None
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
 

@@ -321,6 +321,29 @@ def test_a_default_prompt_serves_the_languages_without_one(specs, default, germa
     np.testing.assert_allclose(load_encoder("saved", device="cpu").encode_texts(TEXTS, CODES), aligned, atol=1e-5)
 
 
+def test_an_empty_prompt_of_documents_is_kept_from_the_default_one(workdir, tiny_model, write_text):
+    published = SentenceTransformer(str(tiny_model), prompts={"query": "w8 "}, default_prompt_name="query")
+    published.save_pretrained("published", create_model_card=False)
+    options = {"backbone": "published", "corpus": f"own:{write_text(workdir / 'fit', 40, LANGUAGES)}", "device": "cpu"}
+    save(xalign_models.fit("centered", **options), "aligned")
+    for name in ("published", "aligned"):
+        model, encoder = load(name, device="cpu"), load_encoder(name, device="cpu")
+        for role, encode in {"query": model.encode_query, "document": model.encode_document}.items():
+            prompt = encoder.prompt_for(SimpleNamespace(name="task", type="type"), role)
+            assert prompt == {"query": "w8 ", "document": ""}[role]
+            np.testing.assert_allclose(encode(inputs()), encoder.encode_texts(TEXTS, CODES, prompt), atol=1e-5)
+        np.testing.assert_allclose(model.encode(inputs()), encoder.encode_texts(TEXTS, CODES), atol=1e-5)
+
+
+@pytest.mark.parametrize("default", ["default", "other"])
+def test_an_empty_prompt_that_sentence_transformers_adds_means_the_default_one(workdir, tiny_model, default):
+    model = SentenceTransformer(str(tiny_model), prompts={default: "w8 "}, default_prompt_name=default)
+    model.save_pretrained("published", create_model_card=False)
+    for encoder in (load_encoder("published", device="cpu"), xalign_models.as_mteb(model, device="cpu")):
+        for role in ("query", "document"):
+            assert encoder.prompt_for(SimpleNamespace(name="task", type="type"), role) == "w8 "
+
+
 def test_names_of_prompts_have_any_form(tiny_model, write_text, workdir):
     options = {"backbone": tiny_model, "corpus": f"own:{write_text(workdir / 'fit', 40, LANGUAGES)}", "device": "cpu"}
     options["overrides"] = {"prompts": dict(PROMPTS)}
