@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from xalign_models.errors import DataError
 from xalign_models.generation.journal import batched
-from xalign_models.training.processes import process_count
+from xalign_models.training.processes import gathered, process_count
 
 
 class TrainingOutcome(NamedTuple):
@@ -151,7 +151,7 @@ class DistillationLoss(nn.Module):
     """``mean(1 - cos(s_i, t_i)) - mean(log softmax_i(cos(s_i, t_j) / tau))`` of a batch's vectors and the teacher's.
 
     Not in LUSIFER's paper: the teacher is the language model alone, fine-tuned on the same English text. ``tau`` is the
-    temperature of the contrast with the other texts' vectors.
+    temperature of the contrast with the other texts' vectors, those of all processes.
     """
 
     def __init__(self, model: SentenceTransformer, tau: float) -> None:
@@ -162,8 +162,8 @@ class DistillationLoss(nn.Module):
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor) -> Tensor:
         """The loss for texts and the teacher's vectors of them (n, d_t)."""
         (features,) = sentence_features
-        student = normalize(self.model(dict(features))["sentence_embedding"].float(), dim=1)
-        cosines = student @ normalize(labels.float(), dim=1).T
+        student = normalize(gathered(self.model(dict(features))["sentence_embedding"].float()), dim=1)
+        cosines = student @ normalize(gathered(labels.float()), dim=1).T
         targets = torch.arange(len(cosines), device=cosines.device)
         return (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, targets)
 
