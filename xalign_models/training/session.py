@@ -5,13 +5,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.sampler import DefaultBatchSampler, NoDuplicatesBatchSampler
+from sentence_transformers.base.sampler import DefaultBatchSampler, NoDuplicatesBatchSampler, ProportionalBatchSampler
 
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError, ModelError
@@ -144,6 +144,7 @@ class InOrder(DefaultBatchSampler):
         self, dataset: Any, batch_size: int, *, sorts: Sequence[tuple[int, int]] | None = None, **options: Any
     ) -> None:
         super().__init__(dataset, batch_size=batch_size, **options)
+        self.sampler = self  # with several processes, accelerate gives the epoch to this attribute alone
         self.sorts = [(rows, size) for rows, size in sorts or [(len(dataset), batch_size)] if rows]
 
     def __len__(self) -> int:
@@ -165,3 +166,33 @@ class InOrder(DefaultBatchSampler):
                 places = range(number * size, (number + 1) * size)
                 batch += [order[place % len(order)] for place in places if not single or place < len(order)]
             yield batch
+
+
+class InTurns(ProportionalBatchSampler):
+    """Batches of one training set each, which the processes share: all get the same number of batches.
+
+    A single process gets every batch. Several get equal parts of it, and its remainder is left out.
+
+    Args:
+        *sets: See sentence-transformers' sampler.
+        whole: Deal out whole batches instead, and leave out the last ones that do not suffice for all processes.
+        **options: See sentence-transformers' sampler.
+    """
+
+    def __init__(self, *sets: Any, whole: bool = False, **options: Any) -> None:
+        super().__init__(*sets, **options)
+        self.whole, self.sampler = whole, self
+        self.batch_size: Any = None  # or accelerate leaves out batches of another size
+
+    def __len__(self) -> int:
+        """Batches of all processes together."""
+        count, processes = int(super().__len__()), process_count()
+        return count - count % processes if self.whole else count * processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Indices of the batches; with several processes, they take turns."""
+        batches, processes = super().__iter__(), process_count()
+        if self.whole:
+            return chain.from_iterable(zip(*[batches] * processes, strict=False))
+        cut = (batch[: len(batch) // processes * processes] for batch in batches)
+        return (batch[rank::processes] for batch in cut if batch for rank in range(processes))

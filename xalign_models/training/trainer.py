@@ -49,6 +49,7 @@ def arguments(
         **steps,
         **options,
     )
+    result.dataloader_drop_last = False  # set for several processes, which our samplers give the same number of batches
     if process_count() == 1 and result.n_gpu > 1:
         use_one_gpu(result)  # otherwise torch's DataParallel, which is slower than one device
     return result

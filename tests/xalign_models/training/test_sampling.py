@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 import torch
-from accelerate.data_loader import BatchSamplerShard
+from accelerate.data_loader import BatchSamplerShard, prepare_data_loader
 from datasets import Dataset
-from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler, ProportionalBatchSampler
+from torch.utils.data import ConcatDataset
 
 from xalign_models.errors import DataError
-from xalign_models.training.session import InOrder, check_batches
+from xalign_models.training.session import InOrder, InTurns, check_batches
 
 
 def batches(count, size, epoch=0, seed=0, **options):
@@ -73,3 +78,53 @@ def test_rows_that_an_epoch_leaves_out_are_counted(caplog, count, size, seen):
 def test_batches_of_single_rows_are_refused(rows):
     with pytest.raises(DataError, match="^set: no batch has two rows"):
         check_batches(distinct(rows, 8), "set")
+
+
+def several(kind, counts, size, **options):
+    sets = [distinct([(f"a{n} {i}", f"b{n} {i}") for i in range(count)], size) for n, count in enumerate(counts)]
+    generator = torch.Generator()
+    return kind(ConcatDataset([one.dataset for one in sets]), sets, generator=generator, seed=0, **options)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=3),
+    size=st.integers(2, 9),
+    processes=st.integers(1, 3),
+    whole=st.booleans(),
+)
+def test_processes_share_the_batches_of_one(counts, size, processes, whole):
+    """As many for each; equal shares of a batch of one set, or whole batches in turn; only remainders are left out."""
+    expected = list(several(ProportionalBatchSampler, counts, size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORLD_SIZE", str(processes))
+        sampler = several(InTurns, counts, size, whole=whole)
+        shards = [BatchSamplerShard(sampler, processes, rank, even_batches=False) for rank in range(processes)]
+        shares = [list(shard) for shard in shards]
+        assert len({len(shard) for shard in shards}) == len({len(share) for share in shares}) == 1
+        if whole:
+            dealt = [batch for step in zip(*shares, strict=True) for batch in step]
+            assert dealt == expected[: len(expected) // processes * processes]
+            assert len(sampler) == len(dealt)
+            return
+        steps = list(zip(*shares, strict=True))
+        assert all(len({len(part) for part in step}) == 1 for step in steps)
+        cut = [batch[: len(batch) // processes * processes] for batch in expected]
+        assert [sorted(chain(*step)) for step in steps] == [sorted(batch) for batch in cut if batch]
+
+
+@pytest.mark.parametrize("kind", [InOrder, InTurns])
+def test_every_epoch_has_its_own_order_in_every_process(monkeypatch, kind):
+    """Accelerate hands the epoch on to few places."""
+    from torch.utils.data import DataLoader
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    sampler = InOrder(range(20), 4, drop_last=False, seed=3) if kind is InOrder else several(InTurns, [20], 4)
+    loader = prepare_data_loader(
+        DataLoader(range(20), batch_sampler=sampler), num_processes=2, process_index=1, even_batches=False
+    )
+    orders = []
+    for epoch in (0, 1):
+        loader.set_epoch(epoch)
+        orders.append([batch.tolist() for batch in loader])
+    assert orders[0] != orders[1]

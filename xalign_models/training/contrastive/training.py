@@ -22,7 +22,7 @@ from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.objective import MEASURED, Retrieval
 from xalign_models.training.plan import frozen_dtype
 from xalign_models.training.processes import share_of
-from xalign_models.training.session import Log, check_batches, train_once, training_device
+from xalign_models.training.session import InTurns, Log, check_batches, train_once, training_device
 from xalign_models.training.trainer import Trainer, arguments
 
 Pairs = list[tuple[TaggedText, TaggedText]]
@@ -143,12 +143,12 @@ def fit(
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
         DataError: Any two pairs have a text in common.
     """
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
 
     sides = enumerate(("anchor", "positive"))
     rows = Dataset.from_dict({side: [pair[i]._asdict() for pair in pairs] for i, side in sides})
     batches = share_of(config.accumulation, "accumulation")
-    size = config.batch_size * (batches if config.cached else 1)
+    size = config.batch_size * (config.accumulation if config.cached else 1)
     sampler = _DistinctTexts(rows, batch_size=size, drop_last=False, generator=torch.Generator(), seed=config.seed)
     check_batches(sampler, config.pairs)
     prompt = model.prompts.get(model.default_prompt_name or "") or None
@@ -161,6 +161,7 @@ def fit(
         per_device_train_batch_size=size,
         gradient_accumulation_steps=1 if config.cached else batches,
         batch_sampler=_DistinctTexts,
+        multi_dataset_batch_sampler=partial(InTurns, whole=not config.cached),
         prompts=prompt,
         learning_rate=config.learning_rate,
         lr_scheduler_type=config.scheduler,
@@ -177,7 +178,7 @@ def fit(
         parts={"lora": [weight for weight in model.parameters() if weight.requires_grad]},
         instruments=Retrieval(model, measured, config.tau, prompt=prompt),
         args=args,
-        train_dataset=rows,
+        train_dataset=DatasetDict(pairs=rows),
         loss=partial(contrastive_loss, config=config),
     )
     return trainer.run()

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-from sentence_transformers.base.training_args import BatchSamplers, MultiDatasetBatchSamplers
+from sentence_transformers.base.training_args import BatchSamplers
 from transformers import PreTrainedModel
 
 from xalign_models.backbones import loading
@@ -27,7 +27,7 @@ from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
 from xalign_models.training.objective import MEASURED, DistillationLoss, Retrieval, contrastive_loss, set_aside
 from xalign_models.training.processes import process_count
-from xalign_models.training.session import InOrder, Log, check_batches
+from xalign_models.training.session import InOrder, InTurns, Log, check_batches
 from xalign_models.training.trainer import Trainer, arguments
 
 HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
@@ -123,7 +123,7 @@ def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, 
         DataError: Any two rows of a training set have a text in common.
     """
     stage = config.stage(2)
-    size = stage.batch_size // process_count()
+    size = stage.batch_size  # of all processes, which take their shares of each batch
     tables, prompts, measured = DatasetDict(), {}, list[tuple[str, str]]()
     for part in stage.data:
         rows = data.rows[part.source]
@@ -136,11 +136,11 @@ def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, 
         query, passage = query_prompt(part.instruction), passage_prompt(part.instruction)
         prompts[part.source] = {**dict.fromkeys(sides, passage), "query": query}
         measured += [(query + rows[i][0], passage + rows[i][1]) for i in held_out]
-    cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
+    cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size // process_count() else None
     options = {
         "prompts": prompts,
         "batch_sampler": BatchSamplers.NO_DUPLICATES,
-        "multi_dataset_batch_sampler": MultiDatasetBatchSamplers.PROPORTIONAL,
+        "multi_dataset_batch_sampler": InTurns,
     }
     return Trainer(
         model,

@@ -169,3 +169,17 @@ def test_a_second_process_writes_nothing(run, workdir, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     run(config=dataclasses.replace(QUICK, max_steps=0))
     assert not [one for one in workdir.iterdir() if "model" in one.name]
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_cached_steps_of_one(workdir, text, make_model, launch, xalign):
+    """No text comes twice in a step, and every epoch has its own order."""
+    make_model(workdir / "dry", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    fields = ("samples=20", "languages=[arb-Arab]", "batch_size=8", "accumulation=2", "epochs=2", "dropout=0")
+    options = [part for field in (*fields, "cached=true") for part in ("--set", field)]
+    command = ("train", "contrastive", "--backbone", "dry", "--pairs", "own:text", "--device", "cpu", *options, "-o")
+    launch(*command, "two")
+    assert xalign(*command, "one")[0] == 0
+    logs = [(workdir / name / records.LOG).read_text().splitlines() for name in ("two", "one")]
+    two, one = ([entry["loss"] for entry in map(json.loads, log) if entry["kind"] == "step"] for log in logs)
+    assert two == pytest.approx(one, abs=1e-3)

@@ -52,3 +52,27 @@ def test_two_processes_train_one_model(launch, xalign, workdir, english, write_c
     for name in trained:
         torch.testing.assert_close(shards[name], after[name], rtol=0, atol=1e-5)
     assert not [one for one in workdir.iterdir() if one.name.endswith(".training")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("teacher", [None, "teacher"])
+def test_steps_of_two_processes_are_those_of_one(launch, xalign, workdir, english, write_config, make_bert, teacher):
+    """In every epoch, of training sets that no batch divides, and with the contrast to all texts of the step."""
+    dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder = make_bert(workdir / "dry", WORDS, initializer_range=0.3, **dry)
+    data = [{"source": "multi30k", "samples": 22}, {"source": "squad-nqg", "samples": 10}]
+    fields = {"start": None, "data": data, "epochs": 2, "held_out": 0.0, "train": ["connector"]}
+    name = write_config("first.yaml", encoder=str(encoder), stages={2: {**fields, "max_steps": 1}})
+    if teacher:
+        assert xalign("train", "lusifer", "--config", name, "--stage", 2, "--device", "cpu", "-o", teacher)[0] == 0
+    name = write_config(encoder=str(encoder), seed=1, stages={2: {**fields, "teacher": teacher}})
+    command = ("train", "lusifer", "--config", name, "--stage", 2, "--device", "cpu", "-o")
+    launch(*command, "two")
+    assert xalign(*command, "one")[0] == 0
+    two, one = (
+        list(map(json.loads, (workdir / folder / "training_log.jsonl").read_text().splitlines()))
+        for folder in ("two", "one")
+    )
+    assert [entry["rows"] * 2 for entry in two] == [entry["rows"] for entry in one]
+    assert {entry["rows"] for entry in one} == ({8} if teacher else {8, 6, 2})
+    assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], abs=1e-3)
