@@ -34,10 +34,14 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerat
 """Packages that affect a training."""
 
 
+def finite(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of a log without numbers that are not finite, which JSON does not have."""
+    return {name: value for name, value in entry.items() if not isinstance(value, float) or is_number(value)}
+
+
 def json_lines(log: list[dict[str, Any]]) -> str:
-    """A log as text: one JSON object a line, without numbers that are not finite, which JSON does not have."""
-    finite = ({k: v for k, v in entry.items() if not isinstance(v, float) or is_number(v)} for entry in log)
-    return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in finite)
+    """A log as text: one JSON object a line, without numbers that are not finite."""
+    return "".join(json.dumps(finite(entry), allow_nan=False) + "\n" for entry in log)
 
 
 def training_record(directory: Path) -> dict[str, Any]:

@@ -24,9 +24,12 @@ from xalign_models.training.lira.module import LiRA, unpack
 from xalign_models.training.lira.network import ArcaOutput
 from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, own_rows
+from xalign_models.training.records import finite
 
 CENTRED = 2048
 """Maximum number of translations for the mean token, approximately."""
+APART = 32
+"""Minimum number of held-out texts in a batch: each is compared with the others' translations."""
 STEP = ("loss", "policy_loss", "anchor_loss", "reward")
 """Measurements of a step that the history keeps."""
 
@@ -83,7 +86,7 @@ class Arca(Objective):
         self.monitor = CollapseMonitor()
         self.draws = torch.Generator().manual_seed(config.seed)
         self._measured: dict[str, Any] = {}
-        self._batches = list(map(list, batched(range(len(self.held_out.texts)), config.batch_size)))
+        self._batches = list(map(list, batched(range(len(self.held_out.texts)), max(APART, config.batch_size))))
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
@@ -194,6 +197,8 @@ class Arca(Objective):
         if "similarity" not in last:
             return None
         before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
+        if math.isnan(before + after):
+            return None
         text = f"A held-out text is nearer to its own translation than to another's by a cosine of {after:.2f}"
         learnt = after > before and not last["collapsed"]
         return TrainingOutcome.of(learnt, f"{text} ({before:.2f} before)")
@@ -218,7 +223,7 @@ def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         elif entry["kind"] == "measure":
             columns = {name: [step[name] for step in steps if step.get(name) is not None] for name in STEP}
             means = {name: sum(values) / len(values) for name, values in columns.items() if values}
-            plain = {name: value for name, value in entry.items() if name != "kind"}
+            plain = {name: value for name, value in finite(entry).items() if name != "kind"}
             epochs.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
             steps = []
     return epochs

@@ -20,7 +20,7 @@ from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.training.lira import run
 from xalign_models.training.lira.config import Ablation
-from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.module import HISTORY, LiRA
 from xalign_models.training.records import LOG
 
 Config = Callable[..., Any]
@@ -261,6 +261,14 @@ def test_what_was_trained_so_is_not_trained_again_and_others_are_refused(
     (folder / "checkpoint.pt").touch()
     with pytest.raises(ModelError, match=r"another training.*arca\.seed \(5 then, 0 now\)"):
         run.train_arca(lira_config(), tmp_path / "other", "cpu")
+
+
+def test_batches_of_one_text_are_measured_among_others(lira_config: Config, tmp_path: Path) -> None:
+    run.train_arca(lira_config("arca.batch_size=1", "arca.max_steps=3"), tmp_path / "a", "cpu")
+    json.loads((tmp_path / "a" / HISTORY).read_text(), parse_constant=pytest.fail)
+    assert all(entry["mismatched"] < entry["similarity"] for entry in run.open_lira(tmp_path / "a").history)
+    (verdict,) = log_of(tmp_path / "a", "verdict")
+    assert "nan" not in verdict["text"]
 
 
 def test_without_any_translation_stage_one_has_nothing_to_learn(lira_config: Config, tmp_path: Path) -> None:
