@@ -16,7 +16,7 @@ from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError
 from xalign_models.languages import TaggedText
 from xalign_models.models import building
-from xalign_models.specs import Dtype, ModelSpec
+from xalign_models.specs import Dtype, ModelSpec, digest
 from xalign_models.training import objective
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.objective import MEASURED, Retrieval
@@ -88,8 +88,10 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         return model
 
     tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=f"contrastive-{config.samples}"))
+    backbone = loading.open_backbone(loaded.backbone)
     identity = {
-        "backbone": loading.open_backbone(loaded.backbone).fingerprint,
+        "backbone": backbone.fingerprint,
+        "prompts": digest(backbone.prompts),
         "text": corpus.fingerprint([*config.languages, config.pivot]),
         **to_mapping(config),
     }

@@ -183,3 +183,11 @@ def test_two_processes_take_the_cached_steps_of_one(workdir, text, make_model, l
     logs = [(workdir / name / records.LOG).read_text().splitlines() for name in ("two", "one")]
     two, one = ([entry["loss"] for entry in map(json.loads, log) if entry["kind"] == "step"] for log in logs)
     assert two == pytest.approx(one, abs=1e-3)
+
+
+def test_other_prompts_are_another_training(run, workdir, caplog):
+    config = dataclasses.replace(QUICK, max_steps=0)
+    for prompts in ((("default", "w1 "),), (("default", "w2 "),)):
+        run("bert", config, prompts=prompts)
+        assert load("model", device="cpu").prompts["default"] == prompts[0][1]
+    assert "same configuration" not in caplog.text
