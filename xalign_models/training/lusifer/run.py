@@ -72,6 +72,8 @@ def train(
             model, writer = _begin(config, data, device)
             writers.append(writer if number == 1 else None)
         build.prepare(model, config, stage)
+        if teacher:
+            stages.take_lora(model, loading.open_directory(teacher, "cpu"))
         return model
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:

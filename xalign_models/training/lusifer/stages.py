@@ -156,9 +156,6 @@ def distil(
 ) -> Log:
     """Train stage 2 in place on the vectors of the teacher in a directory for the queries, and return the log.
 
-    If the model has the teacher's language model and the stage does not train it, the model takes the teacher's LoRA of
-    it: the connector then only has to learn to convey the text.
-
     Raises:
         ModelError: The teacher is missing or has vectors of another width, the loss is not finite, or a checkpoint
             cannot be written.
@@ -168,9 +165,6 @@ def distil(
     width, own_width = teacher.get_embedding_dimension(), model.get_embedding_dimension()
     if width != own_width:
         raise ModelError(f"teacher {directory}: its vectors have {width} dimensions, the model's {own_width}.")
-    (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
-    if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
-        copy_lora(theirs, ours)
     rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
     texts = list(dict.fromkeys(rows[i][0] for i in train))
@@ -184,6 +178,16 @@ def distil(
         loss=partial(DistillationLoss, tau=stage.tau),
         **_trainer_options(model, config, 2, folder, device, size, batch_sampler=InOrder),
     ).run()
+
+
+def take_lora(model: SentenceTransformer, teacher: SentenceTransformer) -> None:
+    """Copy the teacher's LoRA of the language model that both have, in place, unless the model trains its own.
+
+    The connector then only has to learn to convey the text.
+    """
+    (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
+    if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
+        copy_lora(theirs, ours)
 
 
 def _llm(model: SentenceTransformer) -> tuple[Any, str | None]:

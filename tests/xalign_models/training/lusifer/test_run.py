@@ -555,11 +555,13 @@ def test_an_embedding_model_reads_through_the_connector_alone(train, workdir, ma
 
 
 @pytest.mark.slow
-def test_a_student_reads_with_the_teachers_lora(train, workdir, built):
+def test_a_student_reads_with_the_teachers_lora(train, workdir, monkeypatch):
+    """Also when it is put together from its checkpoint, as after several processes."""
     alone = {"encoder": None, "stages": {1: None, 2: {"start": None, "max_steps": 3, "train": ["llm"]}}}
     train(2, "teacher", **alone)
     train(1, "one", stages={1: {"max_steps": 1}})
     fields = {"teacher": str(workdir / "teacher"), "label": "distilled", "max_steps": 2}
+    monkeypatch.setattr(session, "is_sharded", lambda model: True)
     for name, parts in (("student", ["encoder", "connector"]), ("own", ["encoder", "connector", "llm"])):
         train(2, name, start="one", stages={2: {**fields, "train": parts}})
     teacher, student, own = (
