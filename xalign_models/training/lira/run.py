@@ -15,7 +15,7 @@ from xalign_models.configuration import to_mapping
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
-from xalign_models.generation.critics import MOST_TOKENS, parse_critic
+from xalign_models.generation.critics import MOST_TOKENS, Critic, parse_critic
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.generation.translators.base import Kind
 from xalign_models.generation.translators.models import EXTRA
@@ -112,7 +112,7 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
         return log
 
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
-    identity = _identity(fields, config.design, text)
+    identity = _identity(fields, config.design, text) | {"candidates": _candidates(config.design, arca.extra, device)}
     begin = partial(LiRA.begin, config.design, arca.seed)
     datasets = text.datasets | published_datasets(config.design.multilingual, config.design.english)
     spec = _spec(names(config.design), output, config.arca_label)
@@ -304,6 +304,13 @@ def _model(module: LiRA) -> SentenceTransformer:
         default_prompt_name="default",
         similarity_fn_name="cosine",
     )
+
+
+def _candidates(design: Design, extra: Sequence[str], device: str | None) -> dict[str, str]:
+    """Identities of translators and critic, by name: their weights or their text."""
+    device = training_device(device)
+    named = {name: make_translator(name, device).identity for name in (*design.translators, *extra)}
+    return named | ({design.critic: Critic(design.critic, device).identity} if design.critic else {})
 
 
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:

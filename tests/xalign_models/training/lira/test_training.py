@@ -271,6 +271,18 @@ def test_batches_of_one_text_are_measured_among_others(lira_config: Config, tmp_
     assert "nan" not in verdict["text"]
 
 
+def test_other_translations_are_another_training(
+    lira_config: Config, tmp_path: Path, workdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = lira_config("arca.max_steps=0")
+    for line in ("", json.dumps({"text": "new", "lang": "deu", "translation": "other"}) + "\n"):
+        (workdir / "made.jsonl").write_text((workdir / "made.jsonl").read_text() + line)
+        run.train_arca(config, tmp_path / "a", "cpu")
+        assert "same configuration" not in caplog.text
+    run.train_arca(config, tmp_path / "a", "cpu")
+    assert "same configuration" in caplog.text
+
+
 def test_without_any_translation_stage_one_has_nothing_to_learn(lira_config: Config, tmp_path: Path) -> None:
     config = lira_config("arca.extra=[]", ablation=Ablation.TRANSLATIONS)
     with pytest.raises(ModelError, match=r"No text of stage arca has a translation: .*arca\.extra"):
