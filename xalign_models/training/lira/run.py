@@ -77,7 +77,8 @@ def plan(config: LiraConfig, texts: int) -> list[Row]:
 
 def untrained(config: LiraConfig, output: Path) -> ModelSpec:
     """Write the untrained model, the baseline of the trained ones."""
-    identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
+    fields = {"stage": "untrained", "design": to_mapping(config.design), "seed": config.arca.seed}
+    identity = _identity(fields, config.design)
     spec = _spec(names(config.design), output, "")
     datasets = published_datasets(config.design.multilingual, config.design.english)
     train_once(spec, identity, output, datasets, lambda: _model(LiRA.begin(config.design, config.arca.seed)), None)

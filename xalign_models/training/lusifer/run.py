@@ -130,8 +130,9 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     output, backbone = output or default_output(config, 0), _untrained(config)
     data = None if config.connector == "random" else stages.read(config, _first(config), "cpu")
     bases = {part: base["fingerprint"] for part, base in build.bases_of(config).items()}
-    fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
+    fields = {name: getattr(config, name) for name in ("connector", "dtype", "max_tokens", "projection", "seed")}
     identity = {"stage": "untrained", "checkpoints": bases, "text": data and data.fingerprint, **fields}
+    identity["prompts"] = dict(config.prompts)
     spec = ModelSpec(dataclasses.replace(backbone, model=str(output)))
     datasets = _datasets(config, _first(config) if data else None)
     train_once(spec, identity, output, datasets, lambda: _begin(config, data)[0], None)

@@ -283,6 +283,14 @@ def test_other_translations_are_another_training(
     assert "same configuration" in caplog.text
 
 
+def test_another_seed_is_another_untrained_model(lira_config: Config, tmp_path: Path) -> None:
+    first, other = (
+        (run.untrained(lira_config(f"arca.seed={seed}"), tmp_path / "u"), weights_of(tmp_path / "u"))[1]
+        for seed in (0, 1)
+    )
+    assert not torch.equal(first["actor.net.0.weight"], other["actor.net.0.weight"])
+
+
 def test_without_any_translation_stage_one_has_nothing_to_learn(lira_config: Config, tmp_path: Path) -> None:
     config = lira_config("arca.extra=[]", ablation=Ablation.TRANSLATIONS)
     with pytest.raises(ModelError, match=r"No text of stage arca has a translation: .*arca\.extra"):

@@ -595,3 +595,11 @@ def test_the_untrained_model_names_the_text_of_its_checkpoints(english, write_co
     monkeypatch.setattr(run, "published_datasets", lambda *names: {"NLI"} if all(names) else set())
     _, folder = run.untrained(load_config([write_config(connector=connector)]), workdir / "untrained")
     assert "NLI" in json.loads((folder / "xalign.json").read_text())["training"]["datasets"]
+
+
+def test_the_untrained_model_is_written_again_with_other_prompts_or_types(english, write_config, workdir, caplog):
+    for fields in ({}, {"prompts": {"default": "w1 "}}, {"dtype": "bfloat16"}):
+        run.untrained(load_config([write_config(**fields)]), workdir / "untrained")
+        config = json.loads((workdir / "untrained" / "xalign.json").read_text())["training"]["config"]
+        assert (config["prompts"], config["dtype"]) == (fields.get("prompts", {}), fields.get("dtype", "float32"))
+    assert "same configuration" not in caplog.text
