@@ -41,10 +41,15 @@ def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransform
         first = Lusifer(encoder, writer.base_model, bases["llm"], config.seed)
     first.max_seq_length = min(filter(None, (config.max_tokens, first.max_seq_length)))
     modules = [*modules_of(first, config.projection), Normalize()]
-    prompts = dict(config.prompts)
-    default = "default" if "default" in prompts else None
-    model = SentenceTransformer(modules=modules, device=device, prompts=prompts, default_prompt_name=default)
+    model = SentenceTransformer(modules=modules, device=device)
+    set_prompts(model, config)
     return model, writer
+
+
+def set_prompts(model: SentenceTransformer, config: LusiferConfig) -> None:
+    """Give a model the prompts of the configuration in place of its own."""
+    model.prompts = {"query": "", "document": "", **config.prompts}
+    model.default_prompt_name = "default" if "default" in config.prompts else None
 
 
 def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> None:

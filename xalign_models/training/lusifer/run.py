@@ -68,6 +68,7 @@ def train(
     def make() -> SentenceTransformer:
         if start_directory:
             model = loading.open_directory(start_directory, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
+            build.set_prompts(model, config)
         else:
             model, writer = _begin(config, data, device)
             writers.append(writer if number == 1 else None)

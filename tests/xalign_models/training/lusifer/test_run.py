@@ -410,6 +410,15 @@ def test_projection_and_prompts_are_saved(train, workdir):
     assert model.prompts["default"] == "w1 "
 
 
+def test_stage_2_has_the_prompts_of_its_own_configuration(train, workdir):
+    train(1, "one", prompts={"default": "w1 ", "query": "w2 "}, stages={1: {"max_steps": 1}})
+    for prompts in ({}, {"default": "w3 "}):
+        train(2, "two", start="one", prompts=prompts, stages={2: {"max_steps": 1}})
+        model = load("two", device="cpu")
+        assert model.prompts == {"query": "", "document": "", **prompts}
+        assert model.default_prompt_name == ("default" if prompts else None)
+
+
 def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
     """And a processor that is slow at it is told of float32."""
     said = []
