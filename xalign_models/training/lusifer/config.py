@@ -208,6 +208,8 @@ class LusiferConfig:
             raise ModelError(f"stages.1.train: {min(later)} is trained in stage 2 only.")
         if number == 1 and "connector" in absent:
             raise ModelError("stages.1 needs both an encoder and an llm; set stages.1 to null.")
+        if stage.teacher and stage.mining:
+            raise ModelError(f"stages.{number}.mining: a teacher uses no hard negatives; set it to null.")
         for part in stage.train:
             if part in absent or (self.parameters and part not in self.parameters):
                 reason = "the model has none" if part in absent else "parameters lacks its number of weights"

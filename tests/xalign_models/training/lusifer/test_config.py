@@ -115,6 +115,10 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {2: {"mini_batch": 3}}}, "mini_batch 3: it must divide batch_size 8"),
         ({"stages": {1: {"mask_ratio": 1}}}, "mask_ratio 1"),
         ({"stages": {2: {"tau": 0}}}, "tau 0"),
+        (
+            {"stages": {2: {"teacher": "t", "mining": {"model": "m", "negatives": 1}}}},
+            r"stages\.2\.mining: a teacher uses no hard negatives",
+        ),
         ({"stages": {2: {"learning_rate": "high"}}}, r"stages\.2\.learning_rate 'high': it must be a valid number"),
         ({"stages": {2: {"learning_rates": {"encoder": 0}}}}, r"learning_rates\.encoder 0"),
         ({"stages": {2: {"learning_rates": {"head": 1}}}}, "learning_rates: head is not one of encoder"),
