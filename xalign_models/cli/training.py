@@ -129,7 +129,8 @@ def lusifer(
 
     read = load_config(split_list(config), change or ())
     if plan:
-        print_plan([plan_stage(read, number) for number in ((stage,) if stage else read.stages)])
+        numbers = (stage,) if stage else filter(read.stages.get, read.stages)
+        print_plan([plan_stage(read, number) for number in numbers])
         return
     if stage is None:
         raise ModelError("--stage is missing: 1 is alignment, 2 representation fine-tuning, 0 the untrained baseline.")

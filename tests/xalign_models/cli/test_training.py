@@ -154,6 +154,9 @@ def test_a_plan_needs_no_stage_and_a_training_does(xalign, workdir):
     status, out, err = xalign("train", "lusifer", "--config", "paper", "--plan")
     assert (status, err) == (0, [])
     assert [line.split(",")[0].split("\t")[0] for line in out.splitlines()[1:]] == ["stage 1", "stage 2", "total"]
+    for left_out, stage in (("finetuning-only", 2), ("alignment-only", 1)):
+        status, out, _ = xalign("train", "lusifer", "--config", f"paper,{left_out}", "--plan")
+        assert status == 0 and [line.split()[1] for line in out.splitlines()[1:]] == [f"{stage},", "1"]
     status, _, (line,) = xalign("train", "lusifer", "--config", "small")
     assert status == 2
     assert "--stage is missing: 1 is alignment" in line

@@ -69,3 +69,10 @@ def test_more_texts_take_longer_until_it_is_absurd(monkeypatch):
         plan.checked(many)
     with pytest.raises(ModelError, match="memory of 13"):
         plan.checked([plan.Row.of("a", 1, 1.0, 1e12)])
+
+
+def test_no_steps_take_no_time(monkeypatch):
+    for name in ("foreign_texts", "rated", "searches"):
+        monkeypatch.setattr(lira, name, lambda config: lira.Split(train=[0] * 120))
+    rows = {row.part: row for row in lira.plan(lira_config(["max"], ["arca.max_steps=0", "lasr.max_steps=0"]), 600)}
+    assert [(rows[part].number, rows[part].hours) for part in ("stage arca", "stage lasr")] == [(0, 0), (0, 0)]

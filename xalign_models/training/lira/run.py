@@ -64,12 +64,13 @@ def plan(config: LiraConfig, texts: int) -> list[Row]:
     steps = arca.epochs * -(-len(foreign_texts(arca).train) // arca.batch_size)
     trained = TRAINED * (encoder.parameters - encoder.table) if arca.encoder_rate else 0
     memory = weights + trained + 2 * encoder.activations(read)
-    rows.append(Row.of("stage arca", arca.max_steps or steps, encoder.flops(read, 3) / FLOPS, memory))
+    steps = steps if arca.max_steps is None else arca.max_steps
+    rows.append(Row.of("stage arca", steps, encoder.flops(read, 3) / FLOPS, memory))
     pairs, queries = len(rated(lasr).train), len(searches(lasr).train)
     steps = lasr.epochs * max(-(-pairs // lasr.ranking_batch), -(-queries // lasr.retrieval_batch))
     fused = 2 * (lasr.ranking_batch + lasr.retrieval_batch) * 2 * design.bins
     streams = (encoder.flops(texts * TOKENS) + english.flops(texts * TOKENS)) / FLOPS
-    steps = lasr.max_steps or steps
+    steps = steps if lasr.max_steps is None else lasr.max_steps
     seconds = english.flops(fused, 2) / FLOPS + streams / max(1, steps)
     rows.append(Row.of("stage lasr", steps, seconds, weights + width / 2 * english.activations(fused)))
     return rows
