@@ -114,7 +114,7 @@ class Collator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """The features of a batch, for :meth:`xalign_models.training.trainer.Trainer.collect_features`."""
-        return {"features": self.objective.collate(rows)}
+        return {"features": self.objective.collate(rows), "rows": len(rows)}
 
 
 def cosine(anchors: Tensor, positives: Tensor) -> Tensor:

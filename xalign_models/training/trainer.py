@@ -216,7 +216,7 @@ class Trainer(OpenTrainer):
         """
         tensors = inputs.get("features", inputs)
         masks = [mask for name, mask in tensors.items() if name.endswith("attention_mask")]
-        self._seen["rows"] += len(masks[0]) if masks else 0
+        self._seen["rows"] += inputs.get("rows", len(masks[0]) if masks else 0)
         self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
         loss = super().compute_loss(model, inputs, *args, **kwargs)
         loss = loss * inputs["share"] if "share" in inputs else loss
