@@ -190,11 +190,11 @@ def test_arguana_is_no_training_set():
 
 @pytest.fixture
 def planted_encoder(workdir, monkeypatch):
-    """Vectors on a circle: the text ``q 30`` or ``p 30`` is the point at 30 degrees; counts what it encodes."""
+    """Vectors on a circle: the text ``q 30`` or ``p 30`` is the point at 30 degrees; records prompts and routes."""
     seen = []
 
-    def encode_texts(texts, languages, prompt="", progress=None):
-        seen.append((prompt, len(texts)))
+    def encode_texts(texts, languages, prompt="", progress=None, side=""):
+        seen.append((prompt, side))
         angles = np.deg2rad([float(text.split()[1]) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -214,7 +214,7 @@ def test_hard_negatives_are_the_nearest_below_the_margin(planted_encoder):
     mined = {row[0]: row for row in mine(rows, Miner("any", 1, margin=0.05))}
     assert mined["q 0"] == ("q 0", "p 10", "p 30")
     assert mined["q 90"] == ("q 90", "p 90", "p 30")
-    assert [prompt for prompt, _ in planted_encoder] == ["P: ", "Q: "]
+    assert planted_encoder == [("P: ", "document"), ("Q: ", "query")]
     assert {row[0]: row for row in mine(rows, Miner("any", 1, margin=0.05))} == mined
     assert len(planted_encoder) == 2  # the second time it is found in the cache
     two = {row[0]: row for row in mine(rows, Miner("any", 2, margin=0.0))}

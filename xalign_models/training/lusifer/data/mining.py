@@ -53,7 +53,7 @@ class _Encoder:
 
     def _encode(self, side: str, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         prompt = self.encoder.prompts.get(side)
-        return self.encoder.encode_texts(texts, [ENGLISH] * len(texts), prompt, f"mining ({side})")
+        return self.encoder.encode_texts(texts, [ENGLISH] * len(texts), prompt, f"mining ({side})", side)
 
     encode_query = partialmethod(_encode, "query")
     encode_document = partialmethod(_encode, "document")
