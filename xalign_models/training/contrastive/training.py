@@ -53,7 +53,7 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pa
         later.append(rows[config.samples :])
     trained = {text for pair in pairs for text in pair}
     for rows in later:
-        held_out += [row for row in rows if not trained & {*row}][: MEASURED // len(config.languages)]
+        held_out += [row for row in rows if not trained & {*row}][: max(1, MEASURED // len(config.languages))]
     return pairs, held_out
 
 

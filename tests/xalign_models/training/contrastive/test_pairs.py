@@ -6,6 +6,7 @@ import pytest
 
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.training.contrastive import training
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.training import training_pairs
 
@@ -75,3 +76,9 @@ def test_held_out_rows_share_no_text_with_a_training_row_of_any_language():
     trained, held_out = training_pairs(corpus(empty=empty), config)
     assert not {text for row in trained for text in row} & {text for row in held_out for text in row}
     assert [row[0].text for row in held_out] == ["arb-Arab 4", "spa-Latn 4"]
+
+
+def test_many_languages_hold_out_a_row_each(monkeypatch):
+    monkeypatch.setattr(training, "MEASURED", 1)
+    _, held_out = training_pairs(corpus(), ContrastiveConfig(samples=2))
+    assert [text.lang for text, _ in held_out] == ["arb-Arab", "spa-Latn"]
