@@ -130,7 +130,7 @@ def migrate(
         say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"])
     measured = record.get("rows", 1000)  # records of older versions lack it
-    say(f"The losses are those of an index of {measured} rows; a larger one loses more.")
+    say(f"The losses are those of an index of {measured} rows; a larger one may lose more.")
     say(f"Encode {record['share']:.0%} of the rows first; {output / working.FIRST} lists them.")
 
 

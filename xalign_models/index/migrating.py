@@ -33,7 +33,7 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
     """A map from the vectors of a sample, all with text, to a new model's, with the losses of one fitted on half.
 
     The losses are those of the other half in an index of that half alone. The map on all texts should lose less, but
-    an index of more rows loses more, because its rows lie closer to each other. A query's loss is the share of a new
+    an index of more rows may lose more, because its rows lie closer to each other. A query's loss is the share of a new
     index's ten nearest rows that are not among the ten nearest here.
 
     Returns:
