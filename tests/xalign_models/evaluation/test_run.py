@@ -43,9 +43,9 @@ def own(workdir, write_text, monkeypatch):
 def aligned(workdir, tiny_model, write_text):
     """Saves a model that is fitted on the given languages."""
 
-    def make(method="centered", languages=("deu", "eng", "fra")):
+    def make(method="centered", languages=("deu", "eng", "fra"), label=None):
         text = write_text(workdir / f"fit-{'-'.join(languages)}", 40, languages)
-        alignment = AlignmentSpec(method, method, corpora=(f"own:{text}",))
+        alignment = AlignmentSpec(label or method, method, corpora=(f"own:{text}",))
         spec = find_spec(str(tiny_model))
         folder = workdir / f"{method}-{len(languages)}"
         save(build(ModelSpec(spec.backbone, alignment), device="cpu"), folder)
@@ -242,7 +242,7 @@ def test_changed_text_is_scored_anew(own, tiny_model, write_text):
 
 def test_languages_that_are_not_fitted_are_left_out_and_named(own, aligned, tiny_model):
     some, none, all_ = run(
-        [aligned("centered", ("deu", "eng")), aligned("centered", ("spa", "eng", "tur")), str(tiny_model)]
+        [aligned("centered", ("deu", "eng")), aligned("centered", ("spa", "eng", "tur"), "other"), str(tiny_model)]
     )
     assert some.unfitted == ("fra-Latn",)
     assert set(scores(some)) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}

@@ -48,8 +48,9 @@ def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransform
 
 def set_prompts(model: SentenceTransformer, config: LusiferConfig) -> None:
     """Give a model the prompts of the configuration in place of its own."""
-    model.prompts = {"query": "", "document": "", **config.prompts}
-    model.default_prompt_name = "default" if "default" in config.prompts else None
+    default = dict(config.prompts).get("default")
+    model.prompts = {"query": default or "", "document": default or "", **config.prompts}
+    model.default_prompt_name = None if default is None else "default"
 
 
 def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> None:

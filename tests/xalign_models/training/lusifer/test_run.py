@@ -415,7 +415,7 @@ def test_stage_2_has_the_prompts_of_its_own_configuration(train, workdir):
     for prompts in ({}, {"default": "w3 "}):
         train(2, "two", start="one", prompts=prompts, stages={2: {"max_steps": 1}})
         model = load("two", device="cpu")
-        assert model.prompts == {"query": "", "document": "", **prompts}
+        assert model.prompts == {**dict.fromkeys(("query", "document"), prompts.get("default", "")), **prompts}
         assert model.default_prompt_name == ("default" if prompts else None)
 
 
