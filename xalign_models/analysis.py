@@ -82,6 +82,19 @@ class Request:
             raise ModelError("--model: name at least one model; `xalign models` lists them.")
         return self.models
 
+    def titled(self) -> dict[str, str]:
+        """The named models by title, which is the last part of a directory.
+
+        Raises:
+            ModelError: No model was named, or two have one title and would be one model of a table.
+        """
+        titles: dict[str, str] = {}
+        for name in self.named():
+            title = Path(name).resolve().name if Path(name).is_dir() else name
+            if (other := titles.setdefault(title, name)) != name:
+                raise ModelError(f"{other} and {name} have one name in the tables, {title}; rename one of them.")
+        return titles
+
 
 @dataclass(frozen=True)
 class Findings:

@@ -48,12 +48,12 @@ def analyse(request: Request) -> Findings:
     """The epochs of stage 1 of trained LiRAs, with the bound of eq. 10 as printed and its corrected form.
 
     Raises:
-        ModelError: No model is named, or a model is not a trained LiRA.
+        ModelError: No model is named, two have one title, or a model is not a trained LiRA.
         DataError: There is no text to estimate C on.
     """
     sentences, study = load_sentences(request, ROWS)
-    for name in request.named():
-        module, title = open_lira(Path(name)), Path(name).resolve().name
+    for title, name in request.titled().items():
+        module = open_lira(Path(name))
         if not module.history:
             raise ModelError(f"--model {name}: its stage 1 was not trained, so there are no epochs to show.")
         norms = sentence_norms(module.backbones["english"].model, sentences.texts)["without special tokens"]["norm"]

@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError
 from xalign_models.linalg.arrays import AnyFloats, Float32, unit
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
@@ -53,9 +54,12 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         LanguageError: No language besides English.
+        DataError: There are fewer than three rows.
         XAlignError: A model or the text is unavailable.
     """
     texts, study = flores(request, LANGUAGES, ROWS)
+    if len(texts[ENGLISH]) < 3:
+        raise DataError("--rows: at least 3 are needed, as RSA correlates the cosines of pairs of rows.")
     for name in request.named():
         backbone = find_spec(name).backbone
         frame = study.add("layers", sweep(request, backbone, texts), model=backbone.name)

@@ -36,7 +36,7 @@ def _analyse(
     if len(chosen) < len({*(request.languages or chosen)}):
         raise LanguageError(f"{task} has {', '.join(files)}; choose among these with --languages.")
     study = Study({f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()})
-    for name in request.named():
+    for name in request.titled().values():
         solver = Solver(name, request.device)
         for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
             right = answer(solver, data.read(path)[: request.rows], language)

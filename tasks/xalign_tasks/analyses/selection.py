@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
+from xalign_models.device import pick_device
 from xalign_models.errors import DataError
 from xalign_models.evaluation.recording import task_texts
 from xalign_models.generation.journal import batched
@@ -34,11 +35,11 @@ def models(request: Request) -> Iterator[tuple[str, str, LiRA]]:
     """Name, title and module of each requested LiRA, one at a time, on the requested device.
 
     Raises:
-        ModelError: No model is named, or a model is not a LiRA.
+        ModelError: No model is named, two have one title, a model is not a LiRA, or there is no such device.
     """
-    for name in request.named():
-        module = open_lira(Path(name))
-        yield name, Path(name).resolve().name, module.to(request.device) if request.device else module
+    device = pick_device(request.device)
+    for title, name in request.titled().items():
+        yield name, title, open_lira(Path(name)).to(device)
 
 
 def analyse(request: Request) -> Findings:

@@ -55,3 +55,13 @@ def test_sentences_start_with_english_and_need_another_language(flores):
     assert len(read_flores(Request(), ("fra-Latn",), 5)[0]["fra-Latn"]) == 5
     with pytest.raises(LanguageError, match="besides English"):
         read_flores(Request(languages=("eng-Latn",)), ("fra-Latn",), 5)
+
+
+def test_two_directories_of_one_name_are_refused(tmp_path):
+    """They would be one model of a table."""
+    one, other = (tmp_path / part / "stage1" for part in "ab")
+    for folder in (one, other):
+        folder.mkdir(parents=True)
+    assert Request((str(one), "name")).titled() == {"stage1": str(one), "name": "name"}
+    with pytest.raises(ModelError, match=f"^{one} and {other} have one name in the tables, stage1"):
+        Request((str(one), str(other))).titled()

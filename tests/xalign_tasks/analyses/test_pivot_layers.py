@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from xalign_models.analysis import Request
-from xalign_models.errors import LanguageError
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_tasks.analyses import discrimination, pivot_layers
@@ -84,3 +84,9 @@ def test_the_line_of_chance_ends_before_the_bar_that_has_another_chance():
     ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
     assert ends[-2] < max(line.get_xdata()) < axis.patches[-1].get_x()
     assert axis.get_title().startswith("plain__m: ")
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_too_few_rows_are_refused_before_a_model_is_loaded(flores, rows):
+    with pytest.raises(DataError, match="--rows: at least 3"):
+        pivot_layers.analyse(Request(("none",), flores, "cpu", rows=rows, languages=("deu-Latn",)))
