@@ -34,6 +34,8 @@ def main() -> None:
     the command starts do not import from the working folder, which may have a ``tasks.py`` or a ``pip`` of the user's.
     """
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    if "OMP_WAIT_POLICY" not in os.environ:  # else threads that wait for each other occupy processors
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     signal.signal(signal.SIGTERM, _terminate)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: PTH123, SIM115  # None if it is closed, as by `>&-`

@@ -394,6 +394,17 @@ def test_as_a_program(workdir):
     assert (found.returncode, found.stdout, found.stderr) == (0, "[\n", "")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")]
+)
+def test_threads_do_not_wait_busily_unless_asked_to(workdir, given, expected):
+    code = "import os, sys; sys.argv = ['xalign', '--version']\ntry:\n    from xalign_models.cli import main; main()\n"
+    code += "finally:\n    print(os.environ.get('GOMP_SPINCOUNT'))"
+    clean = {name: value for name, value in os.environ.items() if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}}
+    found = subprocess.run([sys.executable, "-c", code], env=clean | given, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == expected
+
+
 def test_help_is_quick_and_light(workdir):
     code = (
         "import sys; sys.argv = ['xalign', '--help']\n"
