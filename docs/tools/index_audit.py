@@ -80,6 +80,8 @@ def records(recipe: Any, folder: Path) -> Iterator[dict[str, Any]]:
     grouped: dict[tuple[str, str], list[int]] = {}
     for line in lines[1]:
         grouped.setdefault((line["text"], line["lang"]), []).append(line["id"])
+    least = min(map(len, grouped.values()))  # one row per language; a few questions occur twice, with several answers
+    grouped = {query: rows for query, rows in grouped.items() if len(rows) == least}
     fixed = pq.read_table(folder / "docs_xalign.parquet").to_pydict()
     texts = [{"text": text, "lang": code} for text, code in grouped]
     vectors = model.encode(texts, prompt_name="query", show_progress_bar=True)
