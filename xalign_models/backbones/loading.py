@@ -413,7 +413,12 @@ def prompt_in(prompts: Mapping[str, str], language: str, prompt: str | None = No
     return with_side(side, prompts.get(language, plain))
 
 
+def prompts_by_language(prompts: Mapping[str, str]) -> dict[str, str]:
+    """The prompts whose names are canonical language codes."""
+    return {key: text for key, text in prompts.items() if is_canonical(key)}
+
+
 def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:
     """The languages with a prompt of their own; None if a text's language does not matter or any language is served."""
-    codes = frozenset(key for key in prompts if is_canonical(key))
+    codes = frozenset(prompts_by_language(prompts))
     return codes if codes and "default" not in prompts else None

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from xalign_models.backbones import compiled, loading, tf32
-from xalign_models.backbones.loading import Backbone, named_prompts, open_backbone
+from xalign_models.backbones.loading import Backbone, named_prompts, open_backbone, prompts_by_language
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.device import each, pick_device
 from xalign_models.errors import ModelError
-from xalign_models.languages import is_canonical
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
@@ -100,7 +99,7 @@ def build(
     if not backbone.source.has_weights:
         modules = [Pointer(spec.backbone.whole, modules)]
     named = backbone.prompts
-    default = None if any(map(is_canonical, named)) else named.get("default")  # the first module chooses by language
+    default = None if prompts_by_language(named) else named.get("default")  # the first module chooses by language
     model = SentenceTransformer(
         modules=[*modules, *tail],
         device=home,

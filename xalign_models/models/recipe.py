@@ -12,7 +12,6 @@ from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import AlignmentError, ModelError
-from xalign_models.languages import is_canonical
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
 
@@ -123,12 +122,13 @@ class Recipe:
         Raises:
             ModelError: The backbone has no prompt of a name.
         """
-        known = sorted({"default", *self.backbone.prompts, *self._sides} - self._by_language.keys())
+        prompts = self.backbone.prompts
+        known = sorted({"default", *prompts, *self._sides} - loading.prompts_by_language(prompts).keys())
         if missing := [name for name in self._names if name not in known]:
             raise ModelError(
                 f"{self.spec.backbone.name} has no prompt {', '.join(missing)}; it has {', '.join(known)}."
             )
-        return loading.text_prompts(self.backbone.prompts, self._sides, self._names or None)
+        return loading.text_prompts(prompts, self._sides, self._names or None)
 
     def role_prompts(self) -> tuple[str, ...]:
         """The distinct prompts of queries and of documents, of those to fit. Raises ModelError as :attr:`prompts`."""
@@ -142,16 +142,12 @@ class Recipe:
         return loading.text_prompts(self.backbone.prompts, self._sides, names)[:1]
 
     @property
-    def _by_language(self) -> dict[str, str]:
-        return {key: text for key, text in self.backbone.prompts.items() if is_canonical(key)}
-
-    @property
     def _sides(self) -> frozenset[str]:
         return self.backbone.source.sides()
 
     def encoding(self, prompt: str) -> str:
         """Fingerprint of the vectors of :meth:`encode` under a prompt."""
-        prompts, own = self.backbone.prompts, self._by_language
+        prompts, own = self.backbone.prompts, loading.prompts_by_language(self.backbone.prompts)
         chosen = [prompts] if loading.prompt_languages(prompts) else [prompt, *([own] if own else [])]
         return digest(self.raw.namespace, *chosen, *(module.get_config_dict() for module in self.reduced))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import assets
 from xalign_models.backbones import policy
 from xalign_models.backbones.loading import text_prompts
+from xalign_models.backbones.pipeline import token_counts
 from xalign_models.backbones.sources import find_source
 from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
@@ -81,7 +83,7 @@ class Served:
         tokenizer = self.tokenizer
         if tokenizer is None:
             return np.array([len(text) for text in texts])
-        return np.array([max(1, len(ids)) for ids in tokenizer(list(texts), truncation=False)["input_ids"]])
+        return np.array(token_counts(SimpleNamespace(tokenizer=tokenizer, max_seq_length=None), texts))
 
     def vectors(
         self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
