@@ -61,8 +61,8 @@ def main() -> None:
     (folder / "map.safetensors").write_bytes(save(arrays))
     settings = {
         "format": FORMAT, "method": "ridge", "dim": len(weight), "normalise": True, "default_lang": None,
-        "unknown": "mean", "prompts": {}, "unknown_prompt": "default", "pivot": ENGLISH, "queries": QUERIES,
-        "index": INDEX, "languages": {code: place for place, code in enumerate(LANGUAGES)},
+        "unknown": "mean", "prompts": {}, "unknown_prompt": "default", "length": 1.0, "pivot": ENGLISH,
+        "queries": QUERIES, "index": INDEX, "languages": {code: place for place, code in enumerate(LANGUAGES)},
     }  # fmt: skip
     (folder / "map.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     facts = {"queries": QUERIES, "index": INDEX, "texts": len(texts), "removed": removed, "count": len(LANGUAGES)}

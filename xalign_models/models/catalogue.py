@@ -112,6 +112,8 @@ def get_spec(name: str) -> ModelSpec:
     Raises:
         ModelError: The model is unknown; the message suggests the most similar name.
     """
+    if name.startswith("map:"):
+        raise ModelError(f"{name}: only `xalign serve` takes a ready map; in Python, xalign_models.load and load_map.")
     full = name if name.startswith("xalign/") else f"xalign/{name}"
     if spec := find_registered(full):
         return spec

@@ -90,7 +90,7 @@ class Bridge(InputModule):
         Raises:
             ModelError: Always.
         """
-        raise ModelError("A ready map is not saved; load it by its name, or export the map with xalign export --numpy.")
+        raise ModelError("A ready map is not saved; load it by its name.")
 
     @classmethod
     def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> Self:

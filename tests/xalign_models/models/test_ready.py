@@ -9,6 +9,7 @@ import xalign_models
 from xalign_models.errors import AlignmentError, ModelError
 from xalign_models.models import building
 from xalign_models.models.building import load
+from xalign_models.models.catalogue import get_spec
 from xalign_models.models.ready import Bridge
 from xalign_models.portable.loading import READY, SavedMap, load_map
 
@@ -62,6 +63,8 @@ def test_the_ready_map_is_small_and_loads_both_models_by_name(monkeypatch):
     weight, shift = maps.arrays["weight"][0].astype(float), maps.arrays["shift"][maps.settings["languages"]["deu-Latn"]]
     expected = rows[:1] @ weight + shift
     np.testing.assert_allclose(maps.transform(rows[:1], "deu"), expected / np.linalg.norm(expected), atol=1e-5)
+    with pytest.warns(UserWarning, match="length 5, those of the fit 1"):  # the vectors before e5 normalises them
+        maps.transform(5 * rows, "de")
 
 
 def test_other_names_overrides_and_saving_are_refused(bridge, tmp_path):
@@ -69,6 +72,8 @@ def test_other_names_overrides_and_saving_are_refused(bridge, tmp_path):
         load("map:../../etc->x")
     with pytest.raises(ModelError, match="layer cannot be changed"):
         load(NAME, layer=3)
+    with pytest.raises(ModelError, match="only `xalign serve` takes a ready map"):
+        get_spec(NAME)
     with pytest.raises(ModelError, match="not saved"):
         bridge[3].save_pretrained(str(tmp_path / "saved"))
     assert xalign_models.load is load
