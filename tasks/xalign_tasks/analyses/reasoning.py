@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import file_digest
-from xalign_models.errors import LanguageError
+from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
 from xalign_tasks.analyses.base import Study
@@ -35,11 +35,14 @@ def _analyse(
     chosen = {code: path for code, path in files.items() if code in (request.languages or files)}
     if len(chosen) < len({*(request.languages or chosen)}):
         raise LanguageError(f"{task} has {', '.join(files)}; choose among these with --languages.")
+    asked = {language: data.read(path)[: request.rows] for language, path in chosen.items()}
+    if empty := [str(chosen[language]) for language, rows in asked.items() if not rows]:
+        raise DataError(f"{empty[0]} has no questions; fill or remove it.")
     study = Study({f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()})
     for name in request.titled().values():
         solver = Solver(name, request.device)
-        for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
-            right = answer(solver, data.read(path)[: request.rows], language)
+        for language, rows in tqdm(asked.items(), desc=task, unit=" languages", disable=None):
+            right = answer(solver, rows, language)
             score = {"accuracy": 100 * sum(right) / len(right), "questions": len(right)}
             study.add("accuracy", [{"language": language, **score}], model=solver.name)
     scored = study.tables["accuracy"]

@@ -11,7 +11,7 @@ from xalign_models.errors import DataError
 from xalign_tasks.files import files_by_language
 
 _NUMBER = re.compile(r"[-−]?\d[\d.,'’٫٬\u00a0\u202f]*\d|[-−]?\d")
-_MARK = re.compile(r"####|answer\s*(?:is)?\s*[:=]?", re.IGNORECASE)
+_MARK = re.compile(r"####|\banswer\**\s*(?:is\b|[:=])", re.IGNORECASE)
 
 
 def final_number(written: str) -> Decimal | None:

@@ -41,8 +41,8 @@ def read(path: Path) -> list[Question]:
     questions = []
     for place, record in read_records(path):
         try:
-            choices = {choice["label"]: str(choice["text"]) for choice in record["question"]["choices"]}
-            question = Question(str(record["question"]["stem"]), choices, record["answerKey"])
+            choices = {str(choice["label"]): str(choice["text"]) for choice in record["question"]["choices"]}
+            question = Question(str(record["question"]["stem"]), choices, str(record["answerKey"]))
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{place} is not a question of X-CSQA ({error!r}).") from None
         if question.answer not in choices:

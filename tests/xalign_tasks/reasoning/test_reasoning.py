@@ -47,6 +47,8 @@ def test_numbers_are_read_as_they_are_written(text: str, number: Any) -> None:
         ("উত্তর: ৪২", 42),
         ("none at all", None),
         ("Answer: none. There were 5", 5),
+        ("He answered 12 right and 3 wrong, so he scored 9.", 9),
+        ("**Answer**: 19, as 20 - 1 = 19, not 18", 19),
     ],
 )
 def test_the_final_number_counts(written: str, number: int | None) -> None:
@@ -87,6 +89,12 @@ def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureF
     path = xcsqa.languages()["deu-Latn"]
     path.write_text('{"question": {"stem": "x", "choices": []}, "answerKey": "A"}\n')
     with pytest.raises(DataError, match="answer 'A' is not one of"):
+        xcsqa.read(path)
+    choices = [{"label": 1, "text": "x"}, {"label": "B", "text": "y"}]
+    path.write_text(json.dumps({"question": {"stem": "x", "choices": choices}, "answerKey": 1}))
+    assert xcsqa.read(path)[0].answer == "1"
+    path.write_text(json.dumps({"question": {"stem": "x", "choices": choices}, "answerKey": ["B"]}))
+    with pytest.raises(DataError, match="is not one of 1, B"):
         xcsqa.read(path)
     path.write_text('{"question": 1}\n')
     with pytest.raises(DataError, match="line 1 is not a question"):
@@ -132,6 +140,13 @@ def test_accuracy_is_by_language_beside_the_paper(data: Path, scripted: list[str
     for languages in (("tha-Thai",), ("deu-Latn", "tha-Thai")):
         with pytest.raises(LanguageError, match="MGSM has deu-Latn, eng-Latn"):
             ANALYSES["mgsm"](Request(("smollm2-135m-q4-last-token",), languages=languages))
+
+
+def test_all_questions_are_read_before_any_is_asked(data: Path, scripted: list[str]) -> None:
+    (data / "mgsm" / "mgsm_en.tsv").write_text("")
+    with pytest.raises(DataError, match=r"mgsm_en\.tsv has no questions"):
+        ANALYSES["mgsm"](Request(("smollm2-135m-q4-last-token",)))
+    assert not scripted
 
 
 def test_choices_are_by_the_likeliest_letter(data: Path, scripted: list[str]) -> None:
