@@ -100,7 +100,7 @@ def apply(
         Number of rows.
 
     Raises:
-        FileError: An input is damaged, or a vector is missing, ragged or not finite.
+        FileError: An input is damaged, a vector is missing, ragged or not finite, or an earlier output lacks a part.
         LanguageError: A language is missing or was not fitted.
         AlignmentError: A prompt was not fitted.
         ModelError: The output exists and has another input, another process is writing it, or the vectors have another
@@ -140,13 +140,14 @@ def apply(
         with FileLock(output.with_name(f".{output.name}.lock"), timeout=0):
             if output.exists():
                 _require_same(output, identity)
+                _require_whole(output, parts)
                 return total
             folder.mkdir(exist_ok=True)
             if not (folder / MANIFEST).is_file() or not any(folder.glob("part-*")):
                 atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
             _require_same(folder, identity)
             _remove_halves(folder)
-            missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
+            missing = _missing(folder, parts)
             finished = total - sum(part.rows for part in missing)
             with live(total=total, initial=finished, desc="apply", unit=" rows") as bar:
                 for rows in each(write_part, job, missing):
@@ -264,12 +265,20 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
         raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
 
 
+def _require_whole(output: Path, parts: Iterable[FilePart]) -> None:
+    if lost := _missing(output, parts):
+        raise FileError(f"{output / lost[0].name} is missing or damaged; remove {output} and start again.")
+
+
 def _remove_halves(folder: Path) -> None:
     for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)
 
 
-def _is_whole(path: Path, rows: int) -> bool:
-    with suppress(FileError):
-        return path.is_file() and bool(open_parquet(path).metadata.num_rows == rows)
-    return False
+def _missing(folder: Path, parts: Iterable[FilePart]) -> list[FilePart]:
+    def is_whole(path: Path, rows: int) -> bool:
+        with suppress(FileError):
+            return path.is_file() and bool(open_parquet(path).metadata.num_rows == rows)
+        return False
+
+    return [part for part in parts if not is_whole(folder / part.name, part.rows)]

@@ -82,6 +82,15 @@ def test_rows_are_those_of_the_alignment_and_all_else_stays(tmp_path, source, ma
     assert not list(tmp_path.glob(".out*"))
 
 
+@pytest.mark.usefixtures("small")
+def test_a_finished_output_that_lacks_a_part_is_refused(tmp_path, source, make_maps):
+    maps, output = load_maps(str(make_maps())), tmp_path / "out"
+    assert apply(maps, source, output, lang_column="lang") == apply(maps, source, output, lang_column="lang") == ROWS
+    (output / "part-00000001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FileError, match=r"part-00000001\.parquet is missing or damaged"):
+        apply(maps, source, output, lang_column="lang")
+
+
 @pytest.mark.parametrize("kind", ["list", "large", "tensor"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_type_and_form_of_the_vectors_stay(tmp_path, make_maps, kind, dtype):
