@@ -15,6 +15,7 @@ import numpy as np
 from xalign_models.cluster.cluster import Cluster
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
+from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.metadata import meta_of
@@ -69,11 +70,13 @@ def encode_corpus(
     Raises:
         WorkerLostError: The worker of a shard was lost too often.
         ModelError: ``shard`` is below 1, or the folder has vectors of another model.
-        XAlignError: The model cannot be loaded, or a text cannot be encoded, or not in half precision.
+        XAlignError: The model cannot be loaded, the language is unknown, or a text cannot be encoded, or not in half
+            precision.
     """
     if shard < 1:
         raise ModelError(f"shard {shard}: at least 1.")
     ((model,), given), folder = whole_paths([model], overrides), folder.resolve()
+    language = language and canonical(language)
     dtype = "float16" if half else "float32"
     meta = meta_of(locate(model, **given))
     identity = {"model": f"{meta.name}@{meta.revision}", "language": language, "prompt": prompt}
@@ -124,7 +127,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
         atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
     written = read_json(path)
     if differing := sorted(key for key in identity if written.get(key) != identity[key]):
-        raise ModelError(f"{folder} has vectors of another {', '.join(differing)}; choose another folder.")
+        raise ModelError(f"{folder} is for vectors of another {', '.join(differing)}; remove it, or choose another.")
 
 
 def _encode(work: tuple[Any, ...], item: tuple[Path, Sequence[str]]) -> int:

@@ -26,7 +26,7 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.cluster import running as driving
 from xalign_models.cluster import schedule
 from xalign_models.cluster.cluster import Span, WorkerLostError, report
-from xalign_models.errors import ModelError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.models.building import build, load_encoder
@@ -432,6 +432,11 @@ def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
     on_ray.encode_corpus(models[0], ["w1"], **arguments, shard=10)
     with pytest.raises(ModelError, match="another model, shard"):
         on_ray.encode_corpus(models[1], ["w1"], **arguments, shard=20)
+    on_ray.encode_corpus(models[0], ["w1"], **{**arguments, "language": "de"}, shard=10)
+    other = {**arguments, "folder": workdir / "other", "language": "xx"}
+    with pytest.raises(LanguageError, match="'xx'"):
+        on_ray.encode_corpus(models[0], ["w1"], **other)
+    assert not other["folder"].exists()
 
 
 def test_workers_in_another_folder_find_the_model_and_write_into_the_drivers(inline, models, workdir, monkeypatch):
