@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from xalign_models.backbones.inputs import with_side
 from xalign_models.backbones.loading import prompt_languages
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.errors import LanguageError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical, is_canonical
 
 
@@ -123,7 +123,13 @@ class XAlignEncoder(AbsEncoder):
 
         Raises:
             LanguageError: The alignment needs the language, which is unknown or was not fitted.
+            ModelError: There are keywords that would change the vectors of another model.
         """
+        if idle := sorted(kwargs.keys() - {"batch_size", "show_progress_bar"}):
+            raise ModelError(
+                f"{self.mteb_model_meta.name} takes no {', '.join(idle)} in encode_kwargs. Shorter, int8 and binary "
+                'vectors are models of their own, e.g. xalign_models.evaluate(..., overrides={"vectors": "int8"}).'
+            )
         texts: list[str] = []
         codes: list[str] = []
         for batch in _columns(inputs):

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from tests.xalign_models.conftest import QUICK
 from xalign_models.alignments import METHODS
-from xalign_models.errors import LanguageError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models import fitting
 from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.names import find_spec
@@ -59,6 +59,12 @@ def test_a_lang_column_gives_each_text_its_own_map(encoder, raw):
 def test_the_language_of_a_column_or_subset(encoder, raw, task, subset):
     found = encode(encoder, {"text": ["deu 50"]}, task, subset)
     np.testing.assert_allclose(found, unit(raw.encode(["eng 50"])), atol=1e-5)
+
+
+@pytest.mark.parametrize("option", [{"precision": "int8"}, {"truncate_dim": 4}])
+def test_options_that_would_change_vectors_are_refused(encoder, option):
+    with pytest.raises(ModelError, match=f"takes no {next(iter(option))} in encode_kwargs"):
+        encode(encoder, {"text": ["deu 50"]}, FLORES, "deu_Latn", batch_size=2, show_progress_bar=True, **option)
 
 
 @pytest.mark.parametrize(("task", "subset"), [(TATOEBA, "deu-eng"), (STS17, "en-de")])
