@@ -103,6 +103,9 @@ def run(
     device = pick_device(device, several=True)
     cache = SafeResultCache(output)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
+    for task in chosen:
+        if not str(task.metadata.revision).startswith("local-"):  # one that mteb made
+            identify(task)
     for model, model_name in zip(models, names, strict=True):
         try:
             if reason := begin(model_name):

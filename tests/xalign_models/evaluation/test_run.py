@@ -24,8 +24,10 @@ from xalign_models.evaluation import frame
 from xalign_models.evaluation import run as running
 from xalign_models.models import fitting
 from xalign_models.models.building import build, load_encoder
+from xalign_models.models.mteb import get_task
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
+from xalign_models.plugins import Part
 from xalign_models.results.items import read_outcomes
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
@@ -94,6 +96,14 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     assert meta["name"] == first.model == "xalign/plain__tiny"
     assert {len(array) for array in read_outcomes(folder / "items" / "OwnParallel.npz").values()} == {30}
     assert not (folder / "items" / "full").exists()
+
+
+def test_a_task_that_mteb_made_finds_the_results_of_its_name(own, tiny_model, workdir):
+    (named,) = run([str(tiny_model)])
+    (made,) = run([str(tiny_model)], [get_task(Part("OwnParallel"))])
+    assert not made.fresh
+    assert scores(made) == scores(named)
+    assert not list((workdir / "out").rglob("*.aside-*"))
 
 
 @pytest.mark.slow
