@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -31,6 +32,8 @@ ENOUGH = 5000
 """Minimum number of tokens before a speed is reported."""
 FLUSH = 512
 """Vectors per write to the store; a killed process loses at most these and one batch."""
+_encoding = threading.RLock()
+"""Threads encode in turn, because the settings of a tokenizer belong to the process."""
 
 
 def key(prompt: str, text: str) -> bytes:
@@ -192,6 +195,7 @@ class RawEncoder:
         start = perf_counter()
         quiet = None if progress else True
         with (
+            _encoding,
             ThreadPoolExecutor(1) as writer,  # encoding does not wait for the disk
             live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,14 @@ def test_vectors_are_those_of_sentence_transformers_in_the_order_of_the_texts(
     vectors = RawEncoder("n", lambda: modules, "cpu", token_budget=budget).encode(TEXTS, prompt)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt=prompt or None), rtol=1e-6, atol=1e-6)
+
+
+def test_threads_share_modules(modules: list[Any]) -> None:
+    encoders = [RawEncoder("n", lambda: modules, "cpu") for _ in range(2)]
+    expected = encoders[0].encode(TEXTS)
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(lambda i: encoders[i % 2].encode(TEXTS), range(24)):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_each_distinct_prompted_text_is_encoded_once(modules: list[Any], store: EmbeddingStore) -> None:
