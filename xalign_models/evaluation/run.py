@@ -21,6 +21,7 @@ from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.mteb import get_task
 from xalign_models.models.names import locate_all
+from xalign_models.models.sides import with_sides
 from xalign_models.plugins import Part
 from xalign_models.results.items import Level, full_folder
 from xalign_models.results.reading import check_main_scores, read_result
@@ -102,10 +103,7 @@ def run(
     names = [located[model].name if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models]
     device = pick_device(device, several=True)
     cache = SafeResultCache(output)
-    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
-    for task in chosen:
-        if not str(task.metadata.revision).startswith("local-"):  # one that mteb made
-            identify(task)
+    chosen = [make_task(task, languages) if isinstance(task, str) else _adopted(task) for task in tasks]
     for model, model_name in zip(models, names, strict=True):
         try:
             if reason := begin(model_name):
@@ -211,6 +209,17 @@ def remove_items(folder: Path, task: str) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # another run's items are there
         folder.rmdir()
+
+
+def _adopted(task: AbsTask) -> AbsTask:
+    """A task that mteb or the caller made, with what xalign's own :func:`make_task` gives."""
+    if hasattr(task, "identify"):
+        if not str(task.metadata.revision).startswith("local-"):
+            identify(task)
+        return task
+    adopted: AbsTask = object.__new__(with_sides(type(task)))
+    vars(adopted).update(vars(task))
+    return adopted
 
 
 def identify(task: AbsTask) -> None:

@@ -76,7 +76,8 @@ class _Sided:
         if roles := SEARCHES.get(self.metadata.name):
             return codes[roles.index(str(getattr(prompt_type, "value", prompt_type)))]
         rows = self.dataset[subset][split]
-        for column, code in zip(("sentence1", "sentence2"), codes, strict=True):
+        columns = getattr(self, "column_names", ("sentence1", "sentence2"))  # a task of STS may have its own
+        for column, code in zip(columns, codes, strict=True):
             if list(rows[column]) == texts:
                 return code
         raise LanguageError(f"{self.metadata.name} {subset}: its texts are not a column of the data set.")

@@ -13,8 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
+import mteb
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
+from mteb.abstasks.sts import AbsTaskSTS
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from xalign_models.alignments.pivot import FewPairsWarning
@@ -104,6 +108,35 @@ def test_a_task_that_mteb_made_finds_the_results_of_its_name(own, tiny_model, wo
     assert not made.fresh
     assert scores(made) == scores(named)
     assert not list((workdir / "out").rglob("*.aside-*"))
+
+
+class Pairs(AbsTaskSTS):
+    """A task of the caller's, in two languages, whose columns have names of their own."""
+
+    metadata = type(mteb.get_task("STS22.v2")).metadata.model_copy(
+        update={"name": "Pairs", "eval_langs": {"de-en": ["deu-Latn", "eng-Latn"]}, "eval_splits": ["test"]}
+    )
+    column_names = ("left", "right")
+    rows = {
+        "left": [f"w{number} w{number + 1}" for number in range(20)],
+        "right": [f"w{number + 40} w{number}" for number in range(20)],
+        "score": [float(number * 7 % 20) for number in range(20)],
+    }
+
+    def load_data(self, **_):
+        self.dataset, self.data_loaded = {"de-en": DatasetDict(test=Dataset.from_dict(self.rows))}, True
+
+
+def test_a_bilingual_task_of_the_callers_own_tells_the_language_of_each_side(workdir, aligned):
+    saved = aligned()
+    (found,) = run([saved], [Pairs()])
+    encoder = load_encoder(saved, device="cpu")
+    left, right = (
+        encoder.encode_texts(Pairs.rows[side], [code] * 20)
+        for side, code in zip(Pairs.column_names, ("de", "en"), strict=True)
+    )
+    expected = spearmanr((left * right).sum(axis=1), Pairs.rows["score"]).statistic
+    assert scores(found) == {"de-en": pytest.approx(expected, abs=1e-5)}
 
 
 @pytest.mark.slow
