@@ -437,8 +437,8 @@ def test_a_loss_in_one_language_excludes_by_kind_and_a_price_does_not(kind):
 def test_the_interval_is_that_of_the_mean_over_sentences():
     gains = planted({"fra-Latn": 0.3})
     mean, (low, high) = judging._interval(gains)
-    error = np.std(gains["fra-Latn"][1]) / np.sqrt(400)
-    assert (mean, low, high) == pytest.approx((0.3, 0.3 - 1.96 * error, 0.3 + 1.96 * error))
+    centre, error = 0.3 * 400 / 402, np.sqrt(400 * np.var(gains["fra-Latn"][1]) + 1 + 0.18 * 400 / 402) / 402
+    assert (mean, low, high) == pytest.approx((0.3, centre - 1.96 * error, centre + 1.96 * error), abs=1e-5)
     twice = {"fra-Latn": gains["fra-Latn"], "deu-Latn": gains["fra-Latn"]}  # the same sentences say nothing new
     again, ends = judging._interval(twice)
     assert (again, *ends) == pytest.approx((mean, low, high))

@@ -19,6 +19,7 @@ from xalign_models.models.labelled import crosses
 from xalign_models.models.saving import save
 from xalign_models.recommend.judging import LEAST, Recommendation
 from xalign_models.recommend.proxies import RETRIEVAL
+from xalign_models.results.intervals import over_items
 from xalign_models.results.items import Items
 from xalign_models.results.languages import language_weights
 from xalign_models.results.possible import MAIN
@@ -162,8 +163,9 @@ def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
     scores, gaps_by_row = [], items.gaps(aligned, plain, rows)
     for name, weights in rows.items():
         means = [sum(values[subset] * share for subset, share in weights.items()) for values in (before, after)]
-        gaps = gaps_by_row.get(name, np.zeros(0))
-        reach = 1.96 * float(gaps.std(ddof=1) * np.sqrt(len(gaps))) if len(gaps) > 1 else np.inf
-        difference = means[1] - means[0]
-        scores.append(Score(name, means[0], means[1], (difference - reach, difference + reach)))
+        interval = -np.inf, np.inf
+        if name in gaps_by_row:
+            whole = sum(share / len(items.outcomes(plain)[subset]) for subset, share in weights.items())
+            interval = over_items(means[1] - means[0], float(gaps_by_row[name].var() * len(gaps_by_row[name])), whole)
+        scores.append(Score(name, means[0], means[1], interval))
     return tuple(scores)

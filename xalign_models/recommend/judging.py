@@ -18,6 +18,7 @@ from xalign_models.ranking.ranks import nearest_others
 from xalign_models.recommend.candidates import CENTRED, PLAIN, Candidate, Keys, Trial, candidates, folds, other_text
 from xalign_models.recommend.card import CardRow
 from xalign_models.recommend.proxies import PROXIES, RETRIEVAL, SIMILARITY, ByKind, Scored, joined, references, score
+from xalign_models.results.intervals import over_items
 from xalign_models.results.significance import holm, sign_flip_test
 
 LEVEL = 0.05
@@ -324,15 +325,15 @@ def _losses(gains: Scored) -> tuple[str, ...]:
 
 
 def _interval(gains: Scored) -> tuple[float, tuple[float, float]]:
-    """The mean over languages of their mean gains, and its normal 95% interval over sentences.
+    """The mean over languages of their mean gains, and its 95% interval over sentences.
 
     A sentence's rows, in any language, are one observation; the interval does not speak of other languages.
     """
     means = [float(rows.mean()) for _, rows in gains.values()]
     shares = [(rows - rows.mean()) / len(rows) / len(gains) for _, rows in gains.values()]
     sums = _by_sentence(np.concatenate(shares), np.concatenate([keys for keys, _ in gains.values()]))
-    mean, reach = float(np.mean(means)), 1.96 * float(np.sqrt(sums @ sums))
-    return mean, (mean - reach, mean + reach)
+    mean = float(np.mean(means))
+    return mean, over_items(mean, float(sums @ sums), 1 / len(sums))
 
 
 def _verdict(candidate: Candidate, scored: Scored, plain: Scored) -> CandidateResult:

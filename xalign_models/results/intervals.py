@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -37,12 +37,14 @@ class Sample:
         sentences: (n,) the shares, each outcome less the mean of its subset.
         languages: (L,) the jackknife's pseudo-values: L times the mean less L - 1 times the mean without a language.
         cells: (L, n) the pseudo-values of ``sentences``, float32.
+        whole: The share of a sentence that is in all subsets and right in all of them.
     """
 
     shares: Array
     sentences: Array
     languages: Array
     cells: npt.NDArray[np.float32]
+    whole: float
 
     @classmethod
     def of(cls, outcomes: Mapping[str, npt.NDArray[np.generic]], spoken: Mapping[str, Collection[str]]) -> Sample:
@@ -65,11 +67,13 @@ class Sample:
             of_languages @ means,
             cells.astype(np.float32) @ values.astype(np.float32, copy=False)
             - (cells * means @ of_length.T @ there).astype(np.float32),
+            float(np.mean(1 / lengths)),
         )
 
     def __sub__(self, other: Sample) -> Sample:
         """The paired difference of two samples with the same subsets and sentences."""
-        return Sample(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
+        names = (*_ROWS, "cells")
+        return replace(self, **{name: getattr(self, name) - getattr(other, name) for name in names})
 
 
 @lru_cache(maxsize=64)
@@ -99,8 +103,24 @@ class Estimate:
     over_languages: bool
 
 
+def over_items(mean: float, squares: float, whole: float) -> tuple[float, float]:
+    """The 95% interval of a mean change over items (Agresti and Min 2005, Simple improved confidence intervals).
+
+    It is the normal interval after two more items, of which one moved wholly, up or down alike. Without them, the
+    interval of 30 items has no width if none moved, and covers as few as 14% of the possible truths.
+
+    Args:
+        mean: The change, the sum of the items' shares in it.
+        squares: Sum of the squared shares, each less the mean share.
+        whole: Share of an item that moves wholly: 1 / n.
+    """
+    more = 1 + 2 * whole
+    reach = Z * math.sqrt(squares + whole**2 + 2 * (mean * whole) ** 2 / more)
+    return (mean - reach) / more, (mean + reach) / more
+
+
 def estimate(sample: Sample, fewest: int = FEWEST) -> Estimate:
-    """The interval and the test of a mean over languages, or over sentences alone for fewer than ``fewest`` languages.
+    """The interval and the test of a mean over languages, or :func:`over_items` for fewer than ``fewest`` languages.
 
     The variance is that of two-way clusters (Cameron, Gelbach, Miller 2011): by language plus by sentence less by both,
     at least that by language. The mean over its standard error has a t distribution with Satterthwaite's degrees of
@@ -111,11 +131,12 @@ def estimate(sample: Sample, fewest: int = FEWEST) -> Estimate:
     p = sign_flip_test(sample.shares)
     if n < 2:
         return Estimate(-math.inf, math.inf, p, False)
-    by_sentence = n / (n - 1) * float(np.square(sample.sentences).sum())
+    squares = float(np.square(sample.sentences).sum())
     if count < max(fewest, 3):
-        return Estimate(mean - Z * math.sqrt(by_sentence), mean + Z * math.sqrt(by_sentence), p, False)
+        return Estimate(*over_items(mean, squares, sample.whole), p, False)
     from scipy.special import stdtrit
 
+    by_sentence = n / (n - 1) * squares
     cells = float(np.square(sample.cells, dtype=np.float64).sum())
     error, freedom, k = (float(part) for part in _moments(sample.languages, by_sentence, cells, n))
     if error < ZERO:

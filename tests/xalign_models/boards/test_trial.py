@@ -107,7 +107,7 @@ def test_judgements_within_languages_alone_are_scored_and_do_not_choose(xalign, 
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
-def test_the_interval_of_a_change_is_that_of_a_mean_over_items(put, tmp_path, n) -> None:
+def test_the_interval_of_a_change_is_agresti_and_mins(put, tmp_path, n) -> None:
     rng = np.random.default_rng(n)
     ranks = {"xalign/plain__tiny": np.full(n, 9), "xalign/lsar__tiny": np.where(rng.random(n) < 0.6, 1, 9)}
     ranks["xalign/lsar__tiny"][0] = 1
@@ -115,9 +115,9 @@ def test_the_interval_of_a_change_is_that_of_a_mean_over_items(put, tmp_path, n)
         put(name, "T", {"de": float(np.mean(found == 1))}, ranks={"de": found})
     tables = read_results(tmp_path).tables
     (score, *_) = _scores(*(tables[name, "T"] for name in ranks))
-    gaps = (ranks["xalign/lsar__tiny"] == 1).astype(float)
-    reach = 1.96 * gaps.std(ddof=1) / np.sqrt(n) if n > 1 else np.inf
-    assert score.interval == pytest.approx((gaps.mean() - reach, gaps.mean() + reach))
+    won = int((ranks["xalign/lsar__tiny"] == 1).sum())
+    reach = 1.96 * np.sqrt(won + 1 - won**2 / (n + 2))
+    assert score.interval == pytest.approx(((won - reach) / (n + 2), (won + reach) / (n + 2)), abs=1e-4)
 
 
 @pytest.mark.parametrize(

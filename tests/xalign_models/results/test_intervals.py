@@ -40,6 +40,22 @@ def test_over_few_languages_the_interval_is_that_of_the_bootstrap_over_sentences
     assert not interval.over_languages
 
 
+@pytest.mark.parametrize("n", [15, 30, 60])
+def test_over_few_languages_the_interval_covers_rare_changes(n: int) -> None:
+    """Exact, over all numbers of won and lost items; without a move the normal interval is empty."""
+    won, lost = (part.ravel() for part in np.indices((n + 1, n + 1)))
+    won, lost = won[won + lost <= n], lost[won + lost <= n]
+    moved = np.arange(n)
+    ends = np.array([
+        (interval.low, interval.high)
+        for up, down in zip(won, lost, strict=True)
+        for interval in [estimate(one((moved < up).astype(float) - (moved >= n - down)))]
+    ])  # fmt: skip
+    for up, down in [(0.01, 0.0), (0.04, 0.01), (0.1, 0.02), (0.2, 0.2), (0.3, 0.05)]:
+        chances = stats.binom.pmf(won, n, up) * stats.binom.pmf(lost, n - won, down / (1 - up))
+        assert chances[(ends[:, 0] <= up - down) & (up - down <= ends[:, 1])].sum() >= 0.92
+
+
 def test_pseudo_values_are_those_of_leaving_a_language_out() -> None:
     """Of pairs, of single languages, and of both, with a language that all pairs have."""
     rng = np.random.default_rng(1)
