@@ -101,17 +101,25 @@ def _least(parts: list[Drawn], most: int) -> tuple[list[Drawn], float]:
 
 
 def contents(sample: Sample, seed: int = 0) -> Tables:
-    """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows."""
-    rows, codes = sample.rows, sample.codes
+    """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows.
+
+    Rows of a language with one vector count once among neighbours: copies are near whether or not languages mix.
+    """
+    first: dict[tuple[str, int], int] = {}
+    for place, (code, row) in enumerate(zip(sample.codes.tolist(), sample.rows.vectors, strict=True)):
+        first.setdefault((code, hash(row.tobytes())), place)
+    kept = np.array([*first.values()])
+    rows, codes = sample.rows.take(kept), sample.codes[kept]
     unit, rng = normalise(rows.vectors), np.random.default_rng(seed)
     asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
     nearest = nearest_others(unit[asked], unit, asked, NEIGHBOURS)
     languages = []
-    for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
+    for code, count in zip(*np.unique(sample.codes, return_counts=True), strict=True):
+        alike = int((codes == code).sum())
         near = codes[nearest[codes[asked] == code]]
         own = round(float((near == code).mean()), 4) if near.size else None
-        chance = (count - 1) / (len(codes) - 1) if count > 1 else None  # a row is no neighbour of itself
-        languages.append({"language": str(code), "rows": int(count), "share": round(count / len(codes), 4),
+        chance = (alike - 1) / (len(codes) - 1) if alike > 1 else None  # a row is no neighbour of itself
+        languages.append({"language": str(code), "rows": int(count), "share": round(count / len(sample.codes), 4),
                           "same language among the nearest": own,
                           "lift": None if own is None or chance is None else round(own / chance, 2)})  # fmt: skip
     times = np.bincount(nearest.ravel(), minlength=len(unit))
@@ -120,14 +128,14 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
          "text": _start(str(rows.texts[row] or "")) if rows.texts else ""}
         for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
     ]  # fmt: skip
-    strange = np.flatnonzero(foreign(rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
-    first = ", ".join(str(rows.ids[row]) for row in strange[:5])
+    strange = np.flatnonzero(foreign(sample.rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
+    named = ", ".join(str(sample.rows.ids[row]) for row in strange[:5])
     return {
         "Contents": [{"fact": name, "value": value} for name, value in sample.facts.items()],
         f"Languages of the {NEIGHBOURS} nearest of {len(asked)} rows": languages,
         "Rows that are nearest most often": hubs,
         "Scores of unrelated rows by languages": thresholds(unit, codes, rng),
-        "Rows that look like another model's": [{"rows": len(strange), "first ids": first}][: len(strange)],
+        "Rows that look like another model's": [{"rows": len(strange), "first ids": named}][: len(strange)],
     }
 
 

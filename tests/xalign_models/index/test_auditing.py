@@ -91,6 +91,22 @@ def test_languages_that_mix_have_a_lift_of_one_whatever_their_share():
     np.testing.assert_allclose(np.mean(several, axis=1), 1, atol=0.15)
 
 
+def test_repeated_rows_change_neither_lifts_nor_thresholds():
+    vectors = np.random.default_rng(0).standard_normal((60, 16)).astype(np.float32)
+    codes = np.array(["deu-Latn"] * 20 + ["eng-Latn"] * 40)
+    once, thrice = (
+        contents(Sample(Rows(range(60 * times), np.tile(vectors, (times, 1))), np.tile(codes, times), {}))
+        for times in (1, 3)
+    )
+    (first, again) = (
+        next(table for title, table in tables.items() if "nearest of" in title) for tables in (once, thrice)
+    )
+    assert [row["rows"] for row in again] == [3 * row["rows"] for row in first]
+    assert [row["lift"] for row in again] == [row["lift"] for row in first]
+    for title in ("Scores of unrelated rows by languages", "Rows that are nearest most often"):
+        assert thrice[title] == once[title]
+
+
 def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
     sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
     assert sample.facts["rows"] == 100
