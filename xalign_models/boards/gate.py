@@ -109,9 +109,16 @@ def _judge(
     yield from rows(_blame(bad, common) if bad else {})
     shares = language_weights(common) if common else {}
     gaps = items.gaps(new, old, shares)
-    outcomes = items.outcomes(new) if gaps else {}
+    earlier = items.outcomes(old)
+    outcomes = items.outcomes(new) if earlier else {}
+    counts = {subset: (len(earlier[subset]), len(outcomes[subset])) for subset in earlier.keys() & outcomes.keys()}
+    other = {subset: count for subset, count in counts.items() if count[0] != count[1]}
     for name, weights in shares.items():
         tolerance = tolerances[name != "mean" and len(shares) > 1]
+        if changed := min(other.keys() & weights.keys(), default=""):
+            reason = "other items: {} had {} and has {} now".format(changed, *other[changed])
+            yield GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, reason), None
+            continue
         before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)
         row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after)
         fall = None

@@ -136,6 +136,18 @@ def test_without_items_the_tolerance_decides(results, put, keep, moved: float, c
     assert report.exit_code == code
 
 
+def test_other_numbers_of_items_are_no_reason_to_pass(put_hits, keep) -> None:
+    """Rows of a subset with fewer items than before, whose score is the same, are not judged by the tolerance alone."""
+    hits = {code: np.arange(400) % 5 > 0 for code in ("aa", "bb")}
+    put_hits(A, "S", hits)
+    run = keep()
+    put_hits(A, "S", {**hits, "aa": hits["aa"][:300]})
+    report = run("5")
+    assert judged(report) == {(A, "S", "mean"): "cannot tell", (A, "S", "aa"): "cannot tell", (A, "S", "bb"): "pass"}
+    assert {*reasons(report, "cannot tell").values()} == {"other items: aa had 400 and has 300 now"}
+    assert report.exit_code == 3
+
+
 def test_a_tasks_own_tolerance(results, put, keep) -> None:
     run = keep()
     put(A, "S", {"en": 0.48, "de": 0.68})
