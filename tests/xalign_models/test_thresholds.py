@@ -42,6 +42,19 @@ def test_one_threshold_has_the_rate_in_every_pair_where_a_raw_one_has_not():
     assert all(0.004 < rate < 0.02 for rate in rates)
 
 
+@pytest.mark.parametrize(("rows", "least", "most"), [(5, 0.03, 0.2), (100, 0.005, 0.015)])
+def test_few_texts_are_named_as_more_unrelated_ones_pass(caplog, rows, least, most):
+    """At a rate of 1%, the mean over fits on different texts."""
+    texts, passed = planted(100, rows=2000), []
+    for seed in range(6):
+        thresholds = Thresholds.fit(planted(seed, rows=rows))
+        for query in CODES:
+            scores = cosines(texts[query], np.roll(texts["deu-Latn"], 1, axis=0))
+            passed.append((thresholds.standardise(scores, query, "de") > thresholds.at(0.01)).mean())
+    assert least < np.mean(passed) < most
+    assert ("deu-Latn, eng-Latn, tha-Thai: fewer than 100 texts" in caplog.text) == (rows < 100)
+
+
 def test_median_and_spread_by_hand():
     thresholds = Thresholds({"eng-Latn": {"deu-Latn": (0.5, 0.25), "eng-Latn": (0.0, 1.0)}}, tuple(range(1, 8)))
     np.testing.assert_allclose(thresholds.standardise([0.75, 0.25], "en", ["de", "eng"]), [1.0, 0.25])
