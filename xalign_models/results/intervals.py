@@ -107,7 +107,7 @@ def over_items(mean: float, squares: float, whole: float) -> tuple[float, float]
     """The 95% interval of a mean change over items (Agresti and Min 2005, Simple improved confidence intervals).
 
     It is the normal interval after two more items, of which one moved wholly, up or down alike. Without them, the
-    interval of 30 items has no width if none moved, and covers as few as 14% of the possible truths.
+    interval of 30 items has no width if none moved, and may cover the truth in as few as 14% of the cases.
 
     Args:
         mean: The change, the sum of the items' shares in it.
