@@ -124,8 +124,10 @@ def estimate(sample: Sample, fewest: int = FEWEST) -> Estimate:
 
     The variance is that of two-way clusters (Cameron, Gelbach, Miller 2011): by language plus by sentence less by both,
     at least that by language. The mean over its standard error has a t distribution with Satterthwaite's degrees of
-    freedom, after Hall's (1992) transformation ``g(t) = t + k t^2 / 3 + k^2 t^3 / 27 + k / 6`` of t, which removes the
-    skewness k that the mean has from the languages. p is at least that of the sign-flip test over sentences.
+    freedom, or so has Hall's (1992) transformation ``g(t) = t + k t^2 / 3 + k^2 t^3 / 27 + k / 6`` of t, which removes
+    the skewness k that the mean has from the languages: the interval holds both intervals, and p is the larger one. For
+    languages of a normal distribution, the estimate of k alone would make p of 0.2% twice as frequent as it says. p is
+    at least that of the sign-flip test over sentences, too.
     """
     mean, n, count = float(sample.shares.sum()), len(sample.shares), len(sample.languages)
     p = sign_flip_test(sample.shares)
@@ -142,7 +144,8 @@ def estimate(sample: Sample, fewest: int = FEWEST) -> Estimate:
     if error < ZERO:
         return Estimate(mean, mean, p, True)
     limit = float(stdtrit(freedom, 1 - ALPHA / 2))
-    low, high = (mean - error * _inverse(side * limit, k) for side in (1, -1))
+    low = mean - error * max(limit, _inverse(limit, k))
+    high = mean - error * min(-limit, _inverse(-limit, k))
     return Estimate(low, high, max(p, float(_p_values(mean / error, freedom, k))), True)
 
 
@@ -164,10 +167,11 @@ def _moments(languages: Array, by_sentence: Any, cells: Any, n: int) -> tuple[An
 
 
 def _p_values(t: Any, freedom: Any, k: Any) -> Any:
-    """Two-sided p-values of means over their standard errors, by Hall's transformation."""
+    """Two-sided p-values of means over their standard errors: the larger of that of t and of Hall's transformation."""
     from scipy.special import stdtr
 
-    return 2 * stdtr(freedom, -np.abs(t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6))
+    transformed = t + k * t**2 / 3 + k**2 * t**3 / 27 + k / 6
+    return 2 * stdtr(freedom, -np.minimum(np.abs(t), np.abs(transformed)))
 
 
 def _inverse(value: float, k: float) -> float:
