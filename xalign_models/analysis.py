@@ -92,7 +92,7 @@ class Request:
         for name in self.named():
             title = Path(name).resolve().name if Path(name).is_dir() else name
             if (other := titles.setdefault(title, name)) != name:
-                raise ModelError(f"{other} and {name} have one name in the tables, {title}; rename one of them.")
+                raise ModelError(f"{other} and {name} have the same name in the tables, {title}; rename one of them.")
         return titles
 
 

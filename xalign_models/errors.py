@@ -93,7 +93,7 @@ def without_panic() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise ModelError(f"A library gave up: {' '.join(str(error).split())[:200]}.") from error
+        raise ModelError(f"A library failed: {' '.join(str(error).split())[:200]}.") from error
 
 
 class Terminated(SystemExit):

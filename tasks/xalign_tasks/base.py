@@ -177,8 +177,8 @@ class CorpusTask(StampedTask):
         """Vectors (n, d) of texts; the model also gets the language, one for all texts or one per text.
 
         Raises:
-            ModelError: The vectors are no matrix of numbers with a row per text, or one is not finite; comparisons with
-                it are false, which would read as a perfect rank.
+            ModelError: The vectors are not a matrix of numbers with a row per text, or one is not finite; comparisons
+                with it are false, which would read as a perfect rank.
         """
         lang = [language] * len(texts) if isinstance(language, str) else list(language)
         dataset = datasets.Dataset.from_dict({"text": list(texts), "lang": lang})
@@ -209,9 +209,11 @@ def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
         listed = [*map(plain, vectors)] if isinstance(vectors, list | tuple) else plain(vectors)
         matrix = np.asarray(listed, dtype=np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"The model's vectors are no matrix of numbers: {one_line(error)}.") from None
+        raise ModelError(f"The model's vectors are not a matrix of numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or len(matrix) != count:
-        raise ModelError(f"The model gave vectors of shape {matrix.shape} for {count} texts; give each text a vector.")
+        raise ModelError(
+            f"The model gave vectors of shape {matrix.shape} for {count} texts; return one vector per text."
+        )
     return matrix
 
 

@@ -134,7 +134,9 @@ def _models(
     tasks = {data.task for data in members}
     having = sorted({model for model, task in results.tables if task in tasks})
     if not having:
-        raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}" -m MODEL` makes them.')
+        raise ResultsError(
+            f'No results of {benchmark}; make them with `xalign run --benchmark "{benchmark}" -m MODEL`.'
+        )
     return choose_models(having, models, f"{benchmark} and model")
 
 

@@ -79,12 +79,12 @@ class Foreign:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; give each text a vector"),
+        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; return one vector per text"),
         (lambda rows: rows[:, 0], r"shape \(300,\)"),
         (lambda rows: None, r"shape \(\)"),
-        (lambda rows: [*rows[:-1], rows[0, 1:]], "no matrix of numbers: "),
-        (lambda rows: ["a"] * len(rows), "no matrix of numbers: "),
-        (lambda rows: [torch.zeros(2, device="meta")] * len(rows), "no matrix of numbers: "),
+        (lambda rows: [*rows[:-1], rows[0, 1:]], "not a matrix of numbers: "),
+        (lambda rows: ["a"] * len(rows), "not a matrix of numbers: "),
+        (lambda rows: [torch.zeros(2, device="meta")] * len(rows), "not a matrix of numbers: "),
     ],
 )
 def test_what_is_not_a_vector_per_text_is_refused(task, planted, change, why):

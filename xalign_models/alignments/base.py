@@ -373,7 +373,7 @@ def read_header(directory: str | Path) -> dict[str, Any]:
     except (FileError, KeyError):
         raise AlignmentError(f"{path} is missing or unreadable; name a directory of a saved alignment.") from None
     if version != FORMAT:
-        raise AlignmentError(f"{path} has format {version!r}, this version reads {FORMAT}; fit and save it again.")
+        raise AlignmentError(f"{path} has format {version!r}, but this version reads {FORMAT}; fit and save it again.")
     return header
 
 
@@ -403,7 +403,7 @@ def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> Any
         if matrix.dtype == np.float16:
             matrix = matrix.astype(np.float32)
     except (ValueError, TypeError) as error:
-        raise AlignmentError(f"{label} is no matrix of real numbers: {one_line(error)}.") from None
+        raise AlignmentError(f"{label} is not a matrix of real numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or not (len(matrix) or empty_ok):
         raise AlignmentError(f"{label} has shape {matrix.shape}; pass a matrix (n, d) with n > 0 rows.")
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))

@@ -89,7 +89,7 @@ class Aligned(Module):
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         if not (length is None or (is_number(length) and length > 0)):
-            raise AlignmentError(f"length={length!r:.50} is no length of vectors; fit and save the model again.")
+            raise AlignmentError(f"length={length!r:.50} is not a length of vectors; fit and save the model again.")
         for name, texts in (("languages", languages), ("prompts", prompts)):
             if not all(isinstance(text, str) for text in texts or ()):
                 raise AlignmentError(f"{name}={texts!r:.50} are not all texts; fit and save the model again.")
@@ -98,7 +98,9 @@ class Aligned(Module):
         self._said = set[str]()
         self._set_handling(default_lang, unknown)
         if format != FORMAT:
-            raise AlignmentError(f"the alignment has format {format!r}, this version reads {FORMAT}; save it again.")
+            raise AlignmentError(
+                f"the alignment has format {format!r}, but this version reads {FORMAT}; save it again."
+            )
         self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
@@ -257,7 +259,7 @@ class Aligned(Module):
         kept = (torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,))))
         if unknown == "unaligned" and not any(kept):
             raise AlignmentError(
-                f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; "
+                f"{self.method} moves every fitted language, so unaligned texts would be far from all others; "
                 "choose related or mean."
             )
         self._set_handling(default_lang, unknown)
@@ -310,7 +312,7 @@ class Aligned(Module):
             AlignmentError: The map is not affine.
         """
         if type(self).map_rows is not Aligned.map_rows:
-            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
+            raise AlignmentError(f"{self.method} is not affine, so no dense layer can replace it; keep its own module.")
         eye = torch.eye(self.dim, dtype=torch.float64)
         shift = self.mapped(torch.zeros_like(eye[:1]), number)
         return (self.mapped(eye, number) - shift).float(), shift[0].float()

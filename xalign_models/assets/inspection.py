@@ -252,7 +252,7 @@ class Inspected:
                 f"{self.label} changed while it was in use ({min(changed)}); its vectors are not stored. Run the "
                 "command again."
             )
-        raise ModelError(f"{self.label} vanished while it was in use; its vectors are not stored.")
+        raise ModelError(f"{self.label} was removed while it was in use; its vectors are not stored.")
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -66,7 +66,7 @@ class Wish:
         task = self.task and self.task.lower()
         object.__setattr__(self, "task", "sts" if task == "similarity" else task)
         if self.task is not None and self.task not in TASKS:
-            raise ModelError(f"--task {self.task}: one of {', '.join(TASKS)} is needed.")
+            raise ModelError(f"--task {self.task}: choose one of {', '.join(TASKS)}.")
         if self.licence is not None and not named(self.licence):
             raise ModelError(f"--license {self.licence!r} names no licence; give one such as MIT, or permissive.")
 
@@ -285,5 +285,5 @@ def understood(text: str, languages: Sequence[str]) -> str:
     if word in words:
         return words[word]
     raise LanguageError(
-        f"“{text.strip()}” is no language that the atlas knows; name it in English or by its code, e.g. sw."
+        f"“{text.strip()}” is not a language that the atlas knows; name it in English or by its code, e.g. sw."
     )

@@ -62,7 +62,7 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     results = _without_duplicates(_plausible(selected, problems), problems)
     if not results and not problems:
         raise ResultsError(
-            f"No results under {path}; they lie in results/<org__name>/<revision>/<Task>.json or in a .parquet file."
+            f"No results under {path}; they belong in results/<org__name>/<revision>/<Task>.json or in a .parquet file."
         )
     return Imported(tuple(results), tuple(problems))
 
@@ -144,7 +144,7 @@ def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Ite
                 raise FileError("a main score is missing")
             yield table
         except FileError as error:
-            problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
+            problems.append(f"{'/'.join(file.parts[-3:])}: left out, not a complete result ({error})")
 
 
 def _is_whole(table: TaskScores) -> bool:

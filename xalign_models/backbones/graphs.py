@@ -89,7 +89,7 @@ class Graph(nn.Module):
         if len(outputs[name]) != 3 or is_fixed:
             raise ModelError(f"{self.name} has fixed shapes; export it with texts and tokens as dynamic axes.")
         if isinstance(width := outputs[name][2], int) and width != self.config.hidden_size:
-            raise ModelError(f"{self.name} has another width than config.json, {self.config.hidden_size}.")
+            raise ModelError(f"{self.name} has a different width from config.json, {self.config.hidden_size}.")
         return name
 
     def forward(
@@ -130,7 +130,7 @@ def _files(directory: Path, name: str) -> list[Path]:
         raise ModelError(f"{directory} has no {name}; {other}")
     with graph.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            raise ModelError(f"{graph} is a pointer of Git LFS, not the file itself; run: git lfs pull.")
+            raise ModelError(f"{graph} is a Git LFS pointer, not the file itself; run: git lfs pull.")
         if graph.suffix == ".xml":
             file.seek(0)
             if not file.read(1 << 10).lstrip().startswith(b"<"):  # OpenVINO goes by the content
@@ -165,7 +165,7 @@ def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
             if pair.get(1) == b"location":
                 names.add(pair.get(2, b"").decode("utf-8", "surrogateescape"))
     except AssetError:
-        raise ModelError(f"{name} cannot be loaded: it is damaged, or no ONNX model.") from None
+        raise ModelError(f"{name} cannot be loaded: it is damaged, or not an ONNX model.") from None
     return names
 
 

@@ -45,8 +45,8 @@ def require_whole(texts: Sequence[Any]) -> None:
     for text in texts:
         if isinstance(text, str) and LONE.search(text):
             raise DataError(
-                f"{text[:80]!r} contains half of a surrogate pair, as a cut or wrongly decoded text does; "
-                "text.encode('utf-8', 'replace').decode() replaces it by a question mark."
+                f"{text[:80]!r} contains half of a surrogate pair, as truncated or wrongly decoded texts do; "
+                "text.encode('utf-8', 'replace').decode() replaces it with a question mark."
             )
 
 

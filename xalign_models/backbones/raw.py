@@ -89,8 +89,8 @@ def _fitting(name: str, texts: Sequence[str]) -> Iterator[None]:
             raise
         require_whole(texts)
         raise ModelError(
-            f"{name} cannot encode: {one_line(error)}. Its files may be damaged or of two models: get them again, "
-            "or choose another model."
+            f"{name} cannot encode: {one_line(error)}. Its files may be damaged or come from two models: get "
+            "them again, or choose another model."
         ) from error
 
 
@@ -231,7 +231,7 @@ class RawEncoder:
             limit = getattr(of_route(self.modules, split_side(prompt)[0])[0], "max_seq_length", None)
             most = f", {limit}" if limit else ""  # it is unknown here if other processes encode
             logger.warning(
-                "%s: %d of %d texts have the most tokens that the model takes%s; longer texts are cut there.",
+                "%s: %d of %d texts reach the model's maximum number of tokens%s; longer texts are truncated.",
                 label,
                 full,
                 len(keys),

@@ -54,10 +54,10 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
             raise ModelError(f"{where} pads texts, or cuts words, to more than {_MOST_ADDED:,} characters or tokens.")
     if ways > MOST_WAYS:
         raise ModelError(
-            f"{where} searches text with a pattern that may take forever; trust it by --trust-remote-code alone."
+            f"{where} searches text with a pattern that may take forever; only --trust-remote-code allows it."
         )
     if growth > _MOST_GROWTH:
-        raise ModelError(f"{where} makes up to {growth:.3g} characters of one; {_MOST_GROWTH} are allowed.")
+        raise ModelError(f"{where} turns one character into up to {growth:.3g}; {_MOST_GROWTH} are allowed.")
     if added > _MOST_ADDED:
         raise ModelError(f"{where} adds {added:,} characters or tokens to a text; {_MOST_ADDED:,} are allowed.")
 

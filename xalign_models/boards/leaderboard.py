@@ -78,7 +78,7 @@ def leaderboard(
         if study and not kind:
             raise ResultsError("There are no studies among the results; leave out --studies.")
         if languages is not None and metric in metrics and not hint:
-            raise ResultsError(f"No subset is within {', '.join(languages)} alone; add languages to --languages.")
+            raise ResultsError(f"No subset has only languages of {', '.join(languages)}; add languages to --languages.")
         raise ResultsError(
             f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
         )

@@ -68,7 +68,7 @@ def compare(results: Results, new: str, against: Sequence[str], tasks: Collectio
     plain = [base] if base in results.models and base != new else []
     names = list(dict.fromkeys([*plain, *(_named(results, base, name) for name in against), new]))
     if len(names) < 2:
-        raise ResultsError(f"{new} is compared with nothing; name models with --against.")
+        raise ResultsError(f"{new} has no model to be compared with; name models with --against.")
     having = [task for task in results.tasks if all((name, task) in results.tables for name in names)]
     chosen = having if tasks is None else choose(results.tasks, tasks, "task")
     tables: dict[tuple[str, str], TaskScores] = {}

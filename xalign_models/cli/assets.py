@@ -50,7 +50,7 @@ def install(
 
 @group.command()
 def verify(names: AssetNames = None) -> None:
-    """Compare every installed file with its hash from the installation."""
+    """Compare every installed file with the hash recorded at its installation."""
     from xalign_models import assets
 
     damaged = []

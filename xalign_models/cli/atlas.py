@@ -77,7 +77,9 @@ def choose(
     dim: Annotated[int | None, Option(help="Maximum dimension of the vectors.", min=1)] = None,
     adjusted: Annotated[
         bool,
-        Option("--adjusted", help="Take the mean gain of training off scores on tasks that a model was trained on."),
+        Option(
+            "--adjusted", help="Subtract the mean gain of training from scores on tasks that a model was trained on."
+        ),
     ] = False,
     results: Annotated[
         Path | None,
@@ -115,7 +117,7 @@ def choose(
         tell(f"- {line}")
 
 
-updates = typer.Typer(help="Keep the table of published scores fresh.", no_args_is_help=True)
+updates = typer.Typer(help="Update the table of published scores.", no_args_is_help=True)
 
 
 @updates.command("update")
@@ -141,7 +143,7 @@ def update(
         try:
             load_atlas(output)
         except ResultsError:
-            raise ResultsError(f"--output {output} exists and is no atlas table; name a new file.") from None
+            raise ResultsError(f"--output {output} exists and is not an atlas table; name a new file.") from None
     try:
         before = current()
     except ResultsError:

@@ -27,13 +27,15 @@ def gate(
     tolerance: Annotated[
         list[str] | None,
         Option(
-            help="Points that a score may fall: 1 for all, FloresPrecision=2 for a task, languages=3 beside a mean."
+            help="Points that a score may fall: 1 for all, FloresPrecision=2 for a task, languages=3 for each language."
         ),
     ] = None,
     update: Annotated[bool, Option("--update", help="Write the results' scores into the baseline file.")] = False,
     throughput: Annotated[
         tuple[Path, Path] | None,
-        Option(help="Compare the speeds in two files of --benchmark-json, OLD NEW; --tolerance is in percent."),
+        Option(
+            help="Compare the speeds in two files of pytest's --benchmark-json, OLD NEW; --tolerance is in percent."
+        ),
     ] = None,
     models: Models = None,
     tasks: Tasks = None,
@@ -89,7 +91,7 @@ def gate(
 def _refuse(options: list[str], command: str) -> None:
     """Refuse options before a command, where they have no effect."""
     if options:
-        raise ResultsError(f"{options[0]} has no effect before {command}; write it behind {command}, or leave it out.")
+        raise ResultsError(f"{options[0]} has no effect before {command}; write it after {command}, or leave it out.")
 
 
 def _tolerances(values: list[str] | None) -> list[str]:
@@ -107,7 +109,7 @@ def _write_junit(path: Path, text: str) -> None:
 
     ours = rb"\s*(<\?xml[^>]*>\s*)?(<testsuite|\Z)"
     if os.path.lexists(path) and not (path.is_file() and re.match(ours, read_bytes(path))):
-        raise ResultsError(f"--junit {path} exists and is no JUnit XML; name a new file.")
+        raise ResultsError(f"--junit {path} exists and is not JUnit XML; name a new file.")
     atomic_write_text(path, text)
 
 
@@ -119,7 +121,7 @@ def plan(
     power: Annotated[float, Option(min=1, max=99, help="Percent of the comparisons that pass.")] = 80,
     json: Json = False,
 ) -> None:
-    """Print how many items per language a tolerance needs, so that a model that did not fall passes."""
+    """Print how many items per language a tolerance needs for a model that did not fall to pass."""
     from xalign_models.results.proportions import items_needed
 
     row = {"tolerance": tolerance, "churn": churn, "languages": languages, "power": power}

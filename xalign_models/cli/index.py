@@ -14,7 +14,7 @@ from xalign_models.cli.options import Device, EngineOptions, Json, refuse_idle, 
 from xalign_models.paths import atomic_write_text
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
-Folder = Annotated[Path, Option("--output", "-o", help="New folder for the maps; the same one resumes.")]
+Folder = Annotated[Path, Option("--output", "-o", help="New folder for the maps; give the same one to resume.")]
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class IndexOptions:
         Argument(help="FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, qdrant:PLACE#COLLECTION or "
                  "postgresql://USER@HOST/DB#TABLE."),
     ]  # fmt: skip
-    column: Annotated[str | None, Option(help="Column of vectors; by default the only or the usual one.")] = None
+    column: Annotated[
+        str | None, Option(help="Column of vectors; by default the only one, or one with a usual name.")
+    ] = None
     text_column: Annotated[str | None, Option(help="Column of texts.")] = None
     lang_column: Annotated[str | None, Option(help="Column of languages, in any code.")] = None
     id_column: Annotated[str | None, Option(help="Column of unique ids.")] = None
     texts: Annotated[Path | None, Option(help="Parquet file of a FAISS index's texts and languages.")] = None
-    lang: Annotated[str | None, Option(help="Language of rows without one; by default found in their texts.")] = None
+    lang: Annotated[str | None, Option(help="Language of rows without one; by default detected.")] = None
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -51,7 +53,7 @@ class TextOptions:
     """Text to fit methods on, and queries to compare them by."""
 
     corpus: Annotated[str, Option(help="Parallel text in the index's languages: gettext, ntrex, own:DIR.")] = "gettext"
-    limit: Annotated[int, Option(min=50, help="Maximum number of its rows to fit on.")] = 300
+    limit: Annotated[int, Option(min=50, help="Maximum number of rows of --corpus to fit on.")] = 300
     queries: Annotated[
         Path | None, Option(help="Your queries: JSON lines of text, lang and the id of a relevant row.")
     ] = None
@@ -100,7 +102,7 @@ def fix(
     device: Device = None,
     where: EngineOptions,
 ) -> None:
-    """Write aligned vectors beside the old ones, and the model for queries; the same command resumes."""
+    """Write aligned vectors beside the old ones, and the model for queries. The same command resumes."""
     with source.open() as index:
         from xalign_models.index import working
 
@@ -121,7 +123,7 @@ def migrate(
     device: Device = None,
     where: EngineOptions,
 ) -> None:
-    """Write a new model's vectors, predicted from the old ones; the same command resumes."""
+    """Write a new model's vectors, predicted from the old ones. The same command resumes."""
     options: dict[str, Any] = {"old": old, "new": new, "method": method, "lang": source.lang, "device": device}
     with source.open() as index:
         from xalign_models.index import working
@@ -137,7 +139,7 @@ def migrate(
 @group.command()
 @with_options
 def undo(*, source: IndexOptions) -> None:
-    """Remove the second column, and nothing else."""
+    """Remove the second column or file, and nothing else."""
     with source.open() as index:
         there = index.written() is not None
         index.drop()

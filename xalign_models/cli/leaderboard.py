@@ -43,7 +43,9 @@ def leaderboard(
     ] = False,
     languages: Annotated[
         list[str] | None,
-        Option(help="Languages of all means; by default those that most rows share. Rows without one stand apart."),
+        Option(
+            help="Languages to average over; by default those that most rows share. Rows without one are listed apart."
+        ),
     ] = None,
     html: Annotated[
         Path | None, Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")

@@ -28,9 +28,9 @@ def translate(
             help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
         ),
     ] = None,
-    config: Annotated[list[str] | None, Option(help="Configuration of LiRA: translate its texts.")] = None,
+    config: Annotated[list[str] | None, Option(help="Configuration of LiRA whose texts to translate.")] = None,
     change: Change = None,
-    model: Annotated[Path | None, Option(help="Trained LiRA: use its translators and critic.")] = None,
+    model: Annotated[Path | None, Option(help="Trained LiRA whose translators and critic to use.")] = None,
     critic: Annotated[
         str | None,
         Option(
@@ -136,7 +136,7 @@ def lira(
     ] = False,
     device: Device = None,
 ) -> None:
-    """Train LiRA: choose and anchor to translations (arca), then fuse both paths (lasr), and write the model.
+    """Train LiRA: learn to choose translations as anchors (arca), then fuse both paths (lasr), and write the model.
 
     Missing translations are made first. The same command resumes an interrupted training from its last
     checkpoint.

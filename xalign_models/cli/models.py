@@ -95,7 +95,7 @@ def _layer(backbone: BackboneSpec) -> str:
 
 
 def tasks(json: Json = False) -> None:
-    """List the tasks and benchmarks of xalign; `xalign run` takes those of mteb too."""
+    """List the tasks and benchmarks of xalign; `xalign run` also runs mteb's."""
     empty = {"score": None, "languages": None, "subsets": None}
     fields = (*empty, "description")
     rows = [{"task": name} | {field: TASKS.facts(name)[field] for field in fields} for name in TASKS]
@@ -133,7 +133,7 @@ def fit(
     ] = False,
     default_lang: Annotated[str | None, Option(help="Language of texts that have none, or `auto`.")] = None,
     unknown: Annotated[Unknown, Option(help="Policy for texts in languages not fitted.")] = "related",
-    prompts: Annotated[str | None, Option(help="Names of the prompts to fit, with commas; by default all.")] = None,
+    prompts: Annotated[str | None, Option(help="Comma-separated names of the prompts to fit; by default all.")] = None,
     judge: Annotated[list[str] | None, Option(help="Other text or tasks to judge the candidates of auto on.")] = None,
     use: ForUse = "retrieval",
     *,

@@ -180,8 +180,12 @@ class SpendingOptions:
 class EngineOptions:
     """Where the work is done: in this process, or on the workers of a Ray cluster."""
 
-    engine: Annotated[Literal["local", "ray"], Option(help="This process, or the workers of a Ray cluster.")] = "local"
-    address: Annotated[str | None, Option(help="A running Ray cluster; by default one is started here.")] = None
+    engine: Annotated[
+        Literal["local", "ray"], Option(help="Work in this process, or on the workers of a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None, Option(help="Address of a running Ray cluster; by default xalign starts one here.")
+    ] = None
     cpus_per_task: Annotated[int, Option(help="Cores and threads of each Ray task.")] = 1
 
     def cluster(self, gpus: float | None, device: str | None = None) -> Cluster | None:

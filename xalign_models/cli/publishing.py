@@ -61,7 +61,7 @@ def submit(
     check: Annotated[bool, Option("--check", help="List what the repository would refuse.")] = False,
     json: Json = False,
 ) -> None:
-    """Check results by the rules of mteb's public repository.
+    """Check results against the rules of mteb's public repository.
 
     Exits with 0 if the repository would accept them and with 1 if not.
     """

@@ -23,7 +23,7 @@ def recommend(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find the best alignment for a backbone on held-out text, or that no alignment improves it.
+    """Find the best alignment for a backbone on held-out text, if any improves it.
 
     Text without translations only shows whether to centre each language, unless --judge names a labelled task.
     """

@@ -67,14 +67,14 @@ def run(
         float | None, Option(help="GPUs of each Ray task; 0.25 lets four tasks share a GPU.")
     ] = None,
     timeout: Annotated[
-        float | None, Option(min=0.01, help="Minutes that a model may take for a task; then the next one begins.")
+        float | None, Option(min=0.01, help="Maximum minutes per model and task; then the next task begins.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Score models on tasks and print the leaderboard.
 
     Without options, it scores models and text from the package index. The same command resumes an interrupted run;
-    nothing is scored or encoded twice. A model that crashes or runs out of memory costs its own row alone.
+    nothing is scored or encoded twice. A model that crashes or runs out of memory costs only its own row.
     """
     set_data(data)
     spending.set()

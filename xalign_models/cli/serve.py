@@ -19,13 +19,15 @@ TOKEN = "XALIGN_SERVE_TOKEN"
 
 def serve(
     model: Annotated[str, Argument(help="Name, directory, hub id, openai:MODEL@URL, or ready map.")],
-    host: Annotated[str, Option(help="Address to listen on; others than this machine need a token.")] = "127.0.0.1",
+    host: Annotated[
+        str, Option(help="Address to listen on; one that other machines can reach needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 is any free one.")] = 8080,
     name: Annotated[str | None, Option(help="Name of the model in requests; by default its own.")] = None,
-    thresholds: Annotated[Path | None, Option(help="File of Thresholds, for /v1/scores.")] = None,
+    thresholds: Annotated[Path | None, Option(help="File that Thresholds.save wrote, for /v1/scores.")] = None,
     device: Device = None,
 ) -> None:
-    """Serve a model by OpenAI's embeddings protocol.
+    """Serve a model with OpenAI's embeddings protocol.
 
     XALIGN_SERVE_TOKEN is the bearer token of requests.
     """
@@ -33,7 +35,9 @@ def serve(
 
     token = os.environ.get(TOKEN, "").strip() or None
     if token is None and not _is_loopback(host):
-        raise ModelError(f"--host {host} lets other machines in; set {TOKEN} to a secret that requests must have.")
+        raise ModelError(
+            f"--host {host} is reachable from other machines; set {TOKEN} to a secret that requests must send."
+        )
     from xalign_models.models.building import load
     from xalign_models.serving.app import Server
     from xalign_models.thresholds import Thresholds

@@ -49,14 +49,14 @@ def clear(
     total = sum(usage.vectors for usage in chosen)
     if total and not yes:
         if not sys.stdin.isatty():
-            raise ModelError("Nothing is dropped without a confirmation; add --yes.")
+            raise ModelError("Nothing was deleted; add --yes to confirm.")
         typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
     dropped = sum(store.clear(usage.namespace) for usage in chosen)
     say(f"dropped {dropped} vectors")
 
 
 Prompt = Annotated[str | None, Option(help="Prompt of the texts; by default the model's own.")]
-Model = Annotated[str, Option(help="Name, directory or hub id of the model whose backbone is meant.")]
+Model = Annotated[str, Option(help="Name, directory or hub id of a model with this backbone.")]
 
 
 @group.command("export")
@@ -66,7 +66,8 @@ def export_(
     model: Model,
     output: Annotated[Path, Option("--output", "-o", help="Parquet file to write.")],
     texts: Annotated[
-        str | None, Option(help="File of texts, or corpus; by default all stored vectors, with hashes for texts.")
+        str | None,
+        Option(help="File of texts, or corpus; by default all stored vectors, with hashes instead of texts."),
     ] = None,
     languages: Languages = None,
     limit: Limit = None,
@@ -92,7 +93,7 @@ def import_(
     file: Annotated[Path, Argument(help="Parquet, npz or safetensors file with texts or exported ids.")],
     model: Model,
     prompt: Prompt = None,
-    check: Annotated[int, Option(min=0, help="Number of texts to encode first, to compare the vectors.")] = 8,
+    check: Annotated[int, Option(min=0, help="Number of texts to encode for comparison with the file's vectors.")] = 8,
     device: Device = None,
 ) -> None:
     """Store the vectors of a file as those of a model, to spare encoding."""

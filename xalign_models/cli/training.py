@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
 Change = Annotated[
     list[str] | None,
-    Option("--set", help="Set one field, FIELD=VALUE, over --config; dots lead to nested fields. Repeat it."),
+    Option(
+        "--set", help="Set one field of the configuration as FIELD=VALUE; dots reach nested fields. May be repeated."
+    ),
 ]
 Trained = Annotated[
     Path | None, Option("--output", "-o", help="Directory to write to; by default named after the model.")
@@ -109,7 +111,9 @@ def lusifer(
     config: Annotated[list[str], Option(help=f"small, paper, one of its ablations, or a YAML file. {OVER}")],
     stage: Annotated[
         int | None,
-        Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline. --plan: all."),
+        Option(
+            min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline; --plan shows all."
+        ),
     ] = None,
     output: Trained = None,
     start: Annotated[

@@ -23,7 +23,7 @@ def try_(
 ) -> None:
     """Find out whether alignment helps a model on your own text.
 
-    The command splits the text in halves, chooses an alignment on one and scores it on the other. It writes a
+    The command splits the text into halves, chooses an alignment on one and scores it on the other. It writes a
     report, report.html, the aligned model, the results, and a baseline for `xalign gate`.
     """
     if not expanded(text).exists():

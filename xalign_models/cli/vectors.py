@@ -22,14 +22,18 @@ def apply(
     model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
     source: Annotated[Path, Option("--in", help="Parquet file with vectors, or directory of such files.")],
     output: Annotated[Path, Option("--output", "-o", help="Directory of parquet parts to write.")],
-    column: Annotated[str | None, Option(help="Column of vectors; by default the only list of numbers.")] = None,
+    column: Annotated[
+        str | None, Option(help="Column of vectors; by default the only one that holds lists of numbers.")
+    ] = None,
     lang_column: Annotated[
         str | None, Option(help="Column of the rows' languages, in any code; by default `lang`.")
     ] = None,
     lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
-    prompt: Annotated[str | None, Option(help="Prompt of the vectors, by name; default of the model.")] = None,
+    prompt: Annotated[str | None, Option(help="Name of the vectors' prompt; by default the model's own.")] = None,
     prompt_column: Annotated[str | None, Option(help="Column of the rows' prompts, such as query.")] = None,
-    unknown: Annotated[Unknown | None, Option(help="Policy for languages not fitted; default of the model.")] = None,
+    unknown: Annotated[
+        Unknown | None, Option(help="Policy for languages not fitted; by default the model's own.")
+    ] = None,
     *,
     where: EngineOptions,
     device: Device = None,
@@ -51,9 +55,11 @@ def apply(
 def export(
     model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
     folder: Annotated[Path | None, Option("--numpy", help="Directory for the maps and code to apply them.")] = None,
-    graph: Annotated[Path | None, Option("--onnx", help="ONNX file to write, which maps embeddings.")] = None,
+    graph: Annotated[Path | None, Option("--onnx", help="ONNX file to write.")] = None,
     lang: Annotated[str | None, Option(help="Language of texts that have none.")] = None,
-    unknown: Annotated[Unknown | None, Option(help="Policy for languages not fitted; default of the model.")] = None,
+    unknown: Annotated[
+        Unknown | None, Option(help="Policy for languages not fitted; by default the model's own.")
+    ] = None,
     device: Device = None,
 ) -> None:
     """Write a model's maps for services that lack xalign: for numpy or for ONNX Runtime."""
@@ -78,7 +84,7 @@ def export(
 def parity(
     first: Annotated[str, Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
     second: Annotated[str, Argument(help="The same model, served another way.")],
-    texts: Annotated[str, Option(help="File of texts, or corpus.")],
+    texts: Annotated[str, Option(help="File with one text per line, or corpus.")],
     languages: Languages = None,
     limit: Limit = None,
     tolerance: Annotated[float, Option(min=0, help="Cosine distances up to this count as equal.")] = 1e-8,

@@ -19,7 +19,7 @@ def verify(
         bool,
         Option(
             "--clean",
-            help="Drop damaged vectors and fits, rename damaged results, and remove leftovers of killed runs.",
+            help="Delete damaged vectors and fits, rename damaged results, and remove leftovers of killed runs.",
         ),
     ] = False,
     json: Json = False,
@@ -84,7 +84,7 @@ def audit(
     limit: Annotated[int | None, Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
     languages: Languages = None,
     tolerance: Annotated[
-        float, Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
+        float, Option(min=0, max=1, help="Share of a language's texts that may overlap without being declared.")
     ] = 0.01,
     json: Json = False,
 ) -> None:

@@ -159,6 +159,6 @@ def kept_encoder(revision: str, model: str, device: str | None, **given: Any) ->
         _kept.clear()
         encoder = load_encoder(model, device=device, **given)
         if encoder.mteb_model_meta.revision != revision:
-            raise ModelError(f"{model} on {gethostname()} is not the driver's; give all machines one model.")
+            raise ModelError(f"{model} on {gethostname()} is not the driver's; give all machines the same model.")
         _kept[key] = encoder
     return _kept[key]

@@ -147,7 +147,9 @@ def id_of(record: dict[str, Any], field: str, place: str) -> str:
     if value is None or value == "":
         raise DataError(f"{place}: no id in the field {field!r}; the fields are {', '.join(record)[:200] or 'none'}.")
     if isinstance(value, bool) or not identifier:
-        raise DataError(f"{place}: the id {str(value)[:80]!r} in the field {field!r} is no text and no whole number.")
+        raise DataError(
+            f"{place}: the id {str(value)[:80]!r} in the field {field!r} is neither text nor a whole number."
+        )
     return identifier
 
 

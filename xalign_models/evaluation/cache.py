@@ -148,7 +148,7 @@ class SafeResultCache(ResultCache):
             revision = TaskResult.from_disk(path).dataset_revision
             check_main_scores(read_result(path))
         except FileError as error:
-            reason = f"is no whole result ({error})"
+            reason = f"is not a complete result ({error})"
         except Exception as error:
             reason = f"is unreadable ({type(error).__name__})"
         else:

@@ -57,7 +57,7 @@ def check(model: Path) -> None:
         ModelError: The directory has no ``modules.json``.
     """
     if not (model / "modules.json").is_file():
-        raise ModelError(f"{model} is no saved model; `xalign fit ... -o DIR` writes one, and DIR is what to publish.")
+        raise ModelError(f"{model} is not a saved model; write one with `xalign fit ... -o DIR` and publish DIR.")
 
 
 def card_text(model: Path, results: Results | None = None) -> str:

@@ -53,7 +53,9 @@ class Columns:
             found = names
         if not found and (needed or wanted):
             option = "--column" if role == "vector" else f"--{role}-column"
-            raise FileError(f"{source}: which column has the role {role}? Name one of {', '.join(names)} by {option}.")
+            raise FileError(
+                f"{source}: which column has the role {role}? Name one of {', '.join(names)} with {option}."
+            )
         return found[0] if found else ""
 
     def sides(self, names: Iterable[str], source: str, *more: str) -> list[str]:
@@ -182,7 +184,7 @@ def require_unique(source: str, key: str, unique: bool) -> None:
         FileError: Rows have no id or the same one.
     """
     if not unique:
-        raise FileError(f"{source}: rows have the same {key} or none; name a column of unique ids by --id-column.")
+        raise FileError(f"{source}: rows have the same {key} or none; name a column of unique ids with --id-column.")
 
 
 def require_one(lengths: set[int]) -> None:
@@ -193,7 +195,7 @@ def require_one(lengths: set[int]) -> None:
     """
     if len(lengths) > 1:
         several = " and ".join(map(str, sorted(lengths)))
-        raise FileError(f"There are vectors of {several} numbers; an index has vectors of one length.")
+        raise FileError(f"There are vectors of {several} numbers; an index needs vectors of one dimension.")
 
 
 def open_index(source: str, columns: Columns | None = None) -> Index:
@@ -207,7 +209,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     scheme, _, rest = place.partition(":")
     if not (home := STORES.get(scheme) if place else FILES.get(Path(source).suffix)):
         raise ModelError(
-            f"{source} is no index that can be read; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
+            f"{source} is not a readable index; give FILE.parquet, FILE.npz, FILE.faiss, lancedb:DIR#TABLE, "
             "qdrant:PLACE#COLLECTION or postgresql://USER@HOST/DB#TABLE."
         )
     columns = columns or Columns()

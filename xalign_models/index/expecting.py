@@ -104,7 +104,7 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
     common = sorted({*text.languages} & (languages | {ENGLISH}))
     if ENGLISH not in common or len(common) < 2:
         raise NothingToFitError(
-            f"{corpus} must have English and another language of the index; name another text by --corpus."
+            f"{corpus} must have English and another language of the index; name another text with --corpus."
         )
     columns = text.parallel(common)
     start = max(len(columns[ENGLISH]) - PASSAGES * MOST, len(columns[ENGLISH]) * 2 // 3)

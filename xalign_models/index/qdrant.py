@@ -21,7 +21,7 @@ class Qdrant(Index):
     def __init__(self, place: str, collection: str, columns: Columns) -> None:
         local = "://" not in place
         if local and not (Path(place) / "meta.json").is_file():  # the client would make a new store here
-            raise FileError(f"{place} is no directory of Qdrant's local mode.")
+            raise FileError(f"{place} is not a directory of Qdrant's local mode.")
         try:
             self.client = QdrantClient(path=place) if local else QdrantClient(url=place, check_compatibility=False)
             there = self.client.collection_exists(collection)
@@ -34,7 +34,9 @@ class Qdrant(Index):
             raise FileError(f"{place} has no Qdrant collection {collection}.")
         self.column = columns.pick("vector", named := self._named(), place, needed=True)
         if named[self.column].multivector_config:
-            raise FileError(f"{place}: a point of {collection} has several vectors; name a column of one by --column.")
+            raise FileError(
+                f"{place}: a point of {collection} has several vectors; name a column of one with --column."
+            )
         points, _ = self.client.scroll(collection, limit=PAGE)
         payloads = [self.client.get_collection(collection).payload_schema, *(point.payload or {} for point in points)]
         self.sides = columns.sides(dict.fromkeys(name for fields in payloads for name in fields), place)

@@ -167,7 +167,7 @@ def recommend(
     tasks = [name for name in others if is_task(name)]
     others = [name for name in others if name not in tasks]
     if not paired and (others or len(tasks) > 1):
-        raise DataError("Text without translations is judged on itself, or on one labelled task: --judge TASK.")
+        raise DataError("Text without translations can only be judged on itself or on one labelled task: --judge TASK.")
     known = [corpora.load(name).languages for name in others]  # an absent text is an error before anything is encoded
 
     text: dict[str, Any] = {"backbone": backbone, "corpus": names, "limit": limit, "overrides": overrides}

@@ -85,7 +85,7 @@ def export_onnx(maps: Maps, path: str | Path) -> None:
         with suppress(Exception):  # protobuf has errors of many kinds
             earlier = {entry.key for entry in load(path, load_external_data=False).metadata_props}
         if "settings" not in earlier:
-            raise ModelError(f"{path} exists and is no graph that xalign wrote; choose another file.")
+            raise ModelError(f"{path} exists and is not a graph that xalign wrote; choose another file.")
     aligned, found = maps.aligned, settings(maps)
     count = len(set((found["languages"] or {"": 0}).values()))
     total = max(found["prompts"].values(), default=0) + count

@@ -66,7 +66,7 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
     """
     task = _opened(name)
     if task.metadata.type not in USES:
-        raise DataError(f"--judge {name}: tasks of type {task.metadata.type} do not judge; use {', '.join(USES)}.")
+        raise DataError(f"--judge {name}: tasks of type {task.metadata.type} cannot judge; use {', '.join(USES)}.")
     spoken = {
         subset: {*getattr(task, "needs", ()), *codes}
         for subset, codes in task.metadata.hf_subsets_to_langscripts.items()

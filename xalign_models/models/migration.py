@@ -119,7 +119,9 @@ def texts_of(
     spec = AlignmentSpec("The map", "centered", (), tuple(corpus), limit, tuple(languages) if languages else None)
     by_language = {code: list(dict.fromkeys(filter(str.strip, side))) for code, (side,) in fitting.fit_texts(spec)}
     if not any(by_language.values()):
-        raise DataError(f"The text, {', '.join(corpus)}, has none in {', '.join(languages or ()) or 'any language'}.")
+        raise DataError(
+            f"The text, {', '.join(corpus)}, has no rows in {', '.join(languages or ()) or 'any language'}."
+        )
     return by_language
 
 

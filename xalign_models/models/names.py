@@ -132,7 +132,7 @@ def locate_all(models: Iterable[str], **overrides: Any) -> dict[str, Located]:
         first, other = known.setdefault(place.name, (model, place))
         if len({(one.spec, one.saved and one.saved.content) for one in (other, place)}) > 1:
             raise ModelError(
-                f"{first} and {model} have one name in results, {place.name}. Rename one of them, or fit one with "
+                f"{first} and {model} have the same name in results, {place.name}. Rename one of them, or fit one with "
                 "another --label."
             )
     return located

@@ -90,7 +90,7 @@ function wishOf(state) {
     let word = text.replace(/[()]/g, "").normalize("NFD").replace(/\p{Mn}/gu, "").trim().split(/[\s_-]+/).join("-");
     while (!Object.hasOwn(words, word) && /^[a-z]{2,3}-/.test(word)) word = word.slice(0, word.lastIndexOf("-"));
     const label = Object.hasOwn(words, word) ? words[word] : undefined;
-    if (label === undefined) wrong.push(`“${text}” is no language that this page knows; choose one from the list.`);
+    if (label === undefined) wrong.push(`“${text}” is not a language that this page knows; choose one from the list.`);
     else if (!labels.includes(label)) labels.push(label);
   }
   const size = /^(\d+(?:\.\d+)?)([kmb]?)$/.exec(folded(state.size));

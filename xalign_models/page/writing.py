@@ -50,7 +50,7 @@ def write_page(
     """
     path = folder / "index.html"
     if os.path.lexists(path) and _TITLE not in read_bytes(path)[:4096]:
-        raise ResultsError(f"{path} exists and is no board of xalign; choose another folder.")
+        raise ResultsError(f"{path} exists and is not a board of xalign; choose another folder.")
     page = render(page_data(results, describe, models, tasks, atlas))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -184,7 +184,9 @@ def _of_alignment(folder: Path) -> SavedMap:
 def _checked(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> SavedMap:
     """The maps, tried once: every number in the settings is that of a map, and the maps are finite."""
     if settings["format"] != FORMAT or not {"dim", "normalise", "unknown_prompt"} <= settings.keys():
-        raise AlignmentError(f"the maps have format {settings['format']!r}, this version reads {FORMAT}; save again.")
+        raise AlignmentError(
+            f"the maps have format {settings['format']!r}, but this version reads {FORMAT}; save again."
+        )
     maps = SavedMap(settings, arrays)
     row = np.zeros((1, settings["dim"]), np.float32)
     firsts, places = settings["prompts"].values(), (settings["languages"] or {"": 0}).values()

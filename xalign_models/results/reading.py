@@ -250,15 +250,15 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Ch
         revisions[key].append(path.parent.name)
     for name_and_revisions, names in dropped.items():
         logger.warning(
-            "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
+            "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model its own name.",
             *name_and_revisions,
             ", ".join(names),
         )
     unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file[1], str)}
     for path, reason in list(unreadable.values())[:MOST_NAMED]:
-        logger.warning("%s is skipped: no whole result (%s); `xalign run` writes it again.", path, reason)
+        logger.warning("%s is skipped: not a complete result (%s); `xalign run` writes it again.", path, reason)
     if len(unreadable) > MOST_NAMED:
-        logger.warning("%d more files that are no whole results are skipped.", len(unreadable) - MOST_NAMED)
+        logger.warning("%d more files without a complete result are skipped.", len(unreadable) - MOST_NAMED)
     tables = {key: content for key, (_, content) in sorted(newest.items()) if isinstance(content, TaskScores)}
     several = {key: names for key, names in revisions.items() if len(names) > 1}
     metadata = {

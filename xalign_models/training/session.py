@@ -115,11 +115,11 @@ def check_batches(sampler: NoDuplicatesBatchSampler, name: str) -> None:
     """
     sizes = [len(batch) for batch in islice(sampler, len(sampler))]
     if max(sizes, default=0) < 2:
-        raise DataError(f"{name}: no batch has two rows, as any two have a text in common; add other rows.")
+        raise DataError(f"{name}: no batch has two rows, because any two have a text in common; add other rows.")
     rows, seen = len(sampler.dataset), sum(sizes)
     if seen < (1 - LEFT_OUT) * rows:
         logger.warning(
-            "%s: an epoch sees %d of %d rows, as many rows have a text in common; lower batch_size or add other rows.",
+            "%s: an epoch sees %d of %d rows, because many share a text; lower batch_size or add other rows.",
             name,
             seen,
             rows,

@@ -206,7 +206,7 @@ def _require_fitted(job: Job, files: list[Path]) -> None:
             missing.add(code or "")
     if "" in missing:
         method = job.maps.settings["method"]
-        raise LanguageError(f"{method} needs every row's language: name a column by --lang-column, or give --lang.")
+        raise LanguageError(f"{method} needs every row's language: name a column with --lang-column, or give --lang.")
     if missing:
         raise LanguageError(
             f"{job.maps.settings['method']} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted "
@@ -260,7 +260,7 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
     try:
         written = read_json(folder / MANIFEST)
     except FileError:
-        raise ModelError(f"{folder} exists and is no output of `xalign apply`; choose another output.") from None
+        raise ModelError(f"{folder} exists and is not an output of `xalign apply`; choose another output.") from None
     if written != identity:
         raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
 

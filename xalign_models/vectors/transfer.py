@@ -76,7 +76,7 @@ def export(
     if output.is_file() and output.stat().st_size:
         with output.open("rb") as file:
             if file.read(4) != b"PAR1":
-                raise ModelError(f"{output} exists and is no parquet file; choose another file.")
+                raise ModelError(f"{output} exists and is not a parquet file; choose another file.")
     spec = _spec(model, **fields)
     raw = raw_encoder(spec.backbone, pick_device(device), store)
     (reduced,) = Recipe(spec, raw).reduced or (Reduced(),)

@@ -194,9 +194,9 @@ def test_languages_that_were_not_fitted_are_named_with_those_that_were(parallel)
         ({"a": np.ones(3)}, r"a has shape \(3,\)"),
         ({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, "dimensions differ: .*b 4"),
         ({"a": np.array([[1.0], [np.inf]])}, "a, row 1 is not finite"),
-        ({"a": [[1.0, 2.0], [3.0]]}, "a is no matrix of real numbers"),
-        ({"a": [["x"]]}, "a is no matrix of real numbers"),
-        ({"a": np.ones((4, 3)) * 1j}, "a is no matrix of real numbers"),
+        ({"a": [[1.0, 2.0], [3.0]]}, "a is not a matrix of real numbers"),
+        ({"a": [["x"]]}, "a is not a matrix of real numbers"),
+        ({"a": np.ones((4, 3)) * 1j}, "a is not a matrix of real numbers"),
         (np.ones((4, 3)), "pass a mapping from language"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_method_that_breaks_the_protocol_is_told_how(parallel, changes, messag
 def test_a_length_that_is_none_is_refused(parallel, length):
     """It comes out of a file."""
     config = Aligned.of(Centered().fit(parallel)).get_config_dict()
-    with pytest.raises(AlignmentError, match="is no length of vectors"):
+    with pytest.raises(AlignmentError, match="is not a length of vectors"):
         Aligned(**config | {"length": length})
 
 

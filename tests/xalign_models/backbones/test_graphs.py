@@ -179,7 +179,7 @@ def test_a_made_graph_is_run(changed):
         ({"inputs": ("input_ids",)}, "were expected"),
         ({"output": "logits"}, "gives logits"),
         ({"shape": (1, 16)}, "fixed shapes"),
-        ({"width": 24}, "another width"),
+        ({"width": 24}, "a different width"),
         ({"node": "Evil", "domain": "evil.ops"}, "Evil"),
     ],
 )

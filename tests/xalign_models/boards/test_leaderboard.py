@@ -149,7 +149,7 @@ def test_no_difference_across_revisions_and_splits_of_the_text(put, tmp_path, ne
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"languages": ["fra-Latn"]}, "No subset is within fra-Latn alone; add languages to --languages."),
+        ({"languages": ["fra-Latn"]}, "No subset has only languages of fra-Latn; add languages to --languages."),
         ({"study": True}, "There are no studies among the results; leave out --studies."),
         ({"metric": "f1"}, "No readable result has 'f1'; there are main_score, precision_at_1."),
         ({"metric": "f1", "languages": ["fra-Latn"]}, "No readable result has 'f1'"),

@@ -92,7 +92,7 @@ def test_refusals_name_what_is_missing(results, put, tmp_path):
         compare(read_results(tmp_path), new, [], ["Other"])
     with pytest.raises(ResultsError, match="lsra"):
         compare(results.read, new, ["lsra"])
-    with pytest.raises(ResultsError, match="compared with nothing"):
+    with pytest.raises(ResultsError, match="no model to be compared with"):
         compare(results.read, BASE, [])
 
 

@@ -61,7 +61,7 @@ def test_an_update_replaces_a_table_and_no_other_file(xalign, ten, tmp_path):
     notes.write_text("a year of notes")
     status, out, (line,) = xalign("atlas", "update", ten, "-o", notes)
     assert (status, out, notes.read_text()) == (2, "", "a year of notes")
-    assert line.endswith(f"--output {notes} exists and is no atlas table; name a new file.")
+    assert line.endswith(f"--output {notes} exists and is not an atlas table; name a new file.")
     assert all(xalign("atlas", "update", ten, "-o", table)[0] == 0 for _ in range(2))
 
 

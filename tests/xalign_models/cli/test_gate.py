@@ -83,9 +83,9 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("--update",), ("old is a folder",)),
         (("--throughput", "a", "b"), ("leave out --against",)),
         (("--junit", "README.md/gate.xml"), ("README.md",)),
-        (("--junit", "README.md"), ("README.md exists and is no JUnit XML", "name a new file")),
-        (("--junit", "results"), ("results exists and is no JUnit XML", "name a new file")),
-        (("--junit", "/dev/null"), ("/dev/null exists and is no JUnit XML",)),
+        (("--junit", "README.md"), ("README.md exists and is not JUnit XML", "name a new file")),
+        (("--junit", "results"), ("results exists and is not JUnit XML", "name a new file")),
+        (("--junit", "/dev/null"), ("/dev/null exists and is not JUnit XML",)),
         (("--tolerance", "1,languages=0.5"), ("languages=0.5 has no effect below the default of 1",)),
     ],
 )
@@ -160,4 +160,4 @@ def test_a_plan_says_how_many_items_a_tolerance_needs(xalign) -> None:
 )
 def test_an_option_before_plan_is_refused(xalign, workdir, option) -> None:
     name = {"-o": "--output", "-m": "--models", "-t": "--tasks"}.get(option.split()[0], option.split()[0])
-    assert refused(xalign("gate", *option.split(), "plan"), f"{name} has no effect before plan; write it behind plan")
+    assert refused(xalign("gate", *option.split(), "plan"), f"{name} has no effect before plan; write it after plan")

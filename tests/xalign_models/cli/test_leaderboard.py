@@ -141,5 +141,5 @@ def test_a_page_that_is_not_ours_stays(board, tmp_path) -> None:
     (tmp_path / "index.html").write_text("<title>My site</title>")
     status, out, (line,) = board("--html", tmp_path)
     assert (status, out) == (2, "")
-    assert "index.html exists and is no board of xalign; choose another folder." in line
+    assert "index.html exists and is not a board of xalign; choose another folder." in line
     assert (tmp_path / "index.html").read_text() == "<title>My site</title>"

@@ -50,7 +50,7 @@ def test_a_dry_run_then_a_directory(xalign, model, workdir) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("nowhere", "--to", "x"), "nowhere is no saved model"),
+        (("nowhere", "--to", "x"), "nowhere is not a saved model"),
         (("model", "--to", "hub"), "--repository org/name"),
     ],
 )

@@ -37,7 +37,7 @@ def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table, workdir):
     before = (workdir / "in.parquet").read_bytes()
     status, _, (line,) = xalign(*arguments[:-1], "in.parquet", "--unknown", "mean")
     assert (status, (workdir / "in.parquet").read_bytes()) == (2, before)
-    assert "in.parquet exists and is no output of `xalign apply`; choose another output." in line
+    assert "in.parquet exists and is not an output of `xalign apply`; choose another output." in line
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_vectors_go_out_of_the_store_and_into_it(xalign, workdir, tiny_model):
     )
     assert pq.read_table("v.parquet").column("lang").to_pylist() == ["deu-Latn"] * 2
     status, _, (line,) = xalign("store", "export", "--model", tiny_model, "-o", "deu.txt", "--texts", "deu.txt")
-    assert (status, "deu.txt exists and is no parquet file" in line) == (2, True)
+    assert (status, "deu.txt exists and is not a parquet file" in line) == (2, True)
     assert (workdir / "deu.txt").read_text() == "w1 w2\nw3\nw1 w2\n"
     status, _, (line,) = xalign("store", "clear")
     assert (status, "add --yes" in line) == (2, True)

@@ -76,7 +76,7 @@ def test_a_result_with_an_impossible_score_is_set_aside(scored, score, caplog):
     path.write_text(json.dumps(data))
     cache.keep_only_usable(task, meta)
     assert not path.exists()
-    assert "is no whole result (impossible score of " in caplog.text
+    assert "is not a complete result (impossible score of " in caplog.text
 
 
 def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, planted):

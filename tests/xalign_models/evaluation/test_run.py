@@ -399,7 +399,9 @@ def test_what_does_not_exist_is_refused_before_anything_runs(own, tiny_model, ch
 
 def test_two_models_of_one_name_are_refused(own, aligned):
     """They would be one row of the board."""
-    with pytest.raises(ModelError, match=r"centered-3 and .*centered-2 have one name in results, xalign/centered__"):
+    with pytest.raises(
+        ModelError, match=r"centered-3 and .*centered-2 have the same name in results, xalign/centered__"
+    ):
         run([aligned(), aligned(languages=("deu", "eng"))])
 
 

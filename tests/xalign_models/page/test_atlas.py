@@ -156,7 +156,7 @@ def test_names_codes_and_guesses_are_said(page, browser) -> None:
     driver = browser(page)
     show(driver, "view=choose&wanted=Swahili,te,Hawaiian,Klingonese&kind=retrieval")
     said = texts(driver, "#view")[0]
-    assert "“klingonese” is no language that this page knows" in said
+    assert "“klingonese” is not a language that this page knows" in said
     assert "A guess: no retrieval task has Hawaiian (haw-Latn)" in said
     expected = choose(load_atlas(), Wish(("swh-Latn", "tel-Telu", "haw-Latn"), "retrieval"))
     assert texts(driver, "#view tbody th")[0] == expected.candidates[0].model
@@ -187,7 +187,7 @@ def test_a_language_is_known_by_what_people_call_it(page, browser) -> None:
         "const wish = wishOf(arguments[0]); return [wish.wrong, wish.languages.map((label) => named(label)[0])]", state
     )
     assert found == [
-        ["“constructor” is no language that this page knows; choose one from the list."],
+        ["“constructor” is not a language that this page knows; choose one from the list."],
         ["arb-Arab", "deu-Latn", "zho-Hant"],
     ]
 
@@ -254,7 +254,7 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
     driver = browser(written(tmp_path, atlas))
     for address in ("view=atlas", "view=atlas&language=0", "view=choose&wanted=de", f"view=choose&wanted={HOSTILE}"):
         show(driver, address)
-        assert HOSTILE in texts(driver, "body")[0] or "is no language" in texts(driver, "#view")[0]
+        assert HOSTILE in texts(driver, "body")[0] or "is not a language" in texts(driver, "#view")[0]
         for row in driver.execute_script("return document.querySelectorAll('tbody td').length ? [0] : []"):
             driver.execute_script("document.querySelectorAll('tbody td')[arguments[0]].click()", row)
             settle(driver)

@@ -273,7 +273,7 @@ def test_the_command_writes_both(saved, workdir, xalign):
     (workdir / "mine.onnx").write_text("mine")
     for place in ("mine.onnx", "folder"):
         status, _, (line,) = xalign("export", "saved", "--onnx", place)
-        assert (status, f"{place} exists and is no graph that xalign wrote" in line) == (2, True)
+        assert (status, f"{place} exists and is not a graph that xalign wrote" in line) == (2, True)
     assert (workdir / "mine.onnx").read_text() == "mine"
     _, raw = saved("centered")
     length = np.median(np.linalg.norm(raw, axis=1))

@@ -205,7 +205,7 @@ def test_many_files_of_an_older_form_are_counted(put, tmp_path, caplog) -> None:
         (folder / f"Old{number}.json").write_text('{"test": {"en": {}}, "mteb_dataset_name": "Old"}')
     assert len(read_results(tmp_path).unreadable) == 20
     assert len(caplog.records) == 6
-    assert "15 more files that are no whole results are skipped" in caplog.text
+    assert "15 more files without a complete result are skipped" in caplog.text
 
 
 def test_no_numbers_are_left_out(put, tmp_path) -> None:

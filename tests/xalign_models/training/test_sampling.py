@@ -68,9 +68,7 @@ def test_rows_that_an_epoch_leaves_out_are_counted(caplog, count, size, seen):
     check_batches(distinct([*there, *((b, a) for a, b in there)], size), "set")
     found = [record.message for record in caplog.records]
     assert [text.split(";")[0] for text in found] == (
-        [f"set: an epoch sees {seen} of {2 * count} rows, as many rows have a text in common"]
-        if seen < 2 * count
-        else []
+        [f"set: an epoch sees {seen} of {2 * count} rows, because many share a text"] if seen < 2 * count else []
     )
 
 

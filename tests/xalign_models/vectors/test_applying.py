@@ -182,7 +182,7 @@ def test_languages_that_are_not_fitted_are_said_first_or_left_as_they_are(tmp_pa
     pq.write_table(table.set_column(1, "lang", known), tmp_path / "known.parquet")
     with pytest.raises(LanguageError, match="not fitted for rows in nld; fitted languages are"):
         apply(load_maps(folder), tmp_path / "known.parquet", tmp_path / "out", lang_column="lang")
-    with pytest.raises(LanguageError, match="needs every row's language: name a column by --lang-column"):
+    with pytest.raises(LanguageError, match="needs every row's language: name a column with --lang-column"):
         apply(load_maps(folder), source, tmp_path / "out", lang_column="lang")
     assert not list(tmp_path.glob("*out*"))
     apply(load_maps(folder, unknown="unaligned"), source, tmp_path / "out", lang_column="lang")

@@ -63,5 +63,5 @@ def test_two_directories_of_one_name_are_refused(tmp_path):
     for folder in (one, other):
         folder.mkdir(parents=True)
     assert Request((str(one), "name")).titled() == {"stage1": str(one), "name": "name"}
-    with pytest.raises(ModelError, match=f"^{one} and {other} have one name in the tables, stage1"):
+    with pytest.raises(ModelError, match=f"^{one} and {other} have the same name in the tables, stage1"):
         Request((str(one), str(other))).titled()

@@ -71,7 +71,7 @@ def test_the_stand_in_s_files_are_read_as_the_same_rows(tmp_path: Path) -> None:
         ("queries", "{", "not JSON"),
         ("queries", "[]", "an object was expected"),
         ("queries", {"text": "a"}, "no id in the field 'id'; the fields are text"),
-        ("queries", {"id": True, "text": "a"}, "the id 'True' in the field 'id' is no text and no whole number"),
+        ("queries", {"id": True, "text": "a"}, "the id 'True' in the field 'id' is neither text nor a whole number"),
         ("queries", {"id": "q1", "text": " "}, "no text in the field 'text'"),
         ("queries", {"id": "q1", "text": "other"}, "'q1' is repeated"),
         ("corpus", {"id": "i1", "title": "a"}, "no text in the field 'text'"),
