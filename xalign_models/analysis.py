@@ -27,7 +27,7 @@ class Request:
 
     Attributes:
         models: Registered names, directories or hub ids.
-        results: Root that ``xalign run --output`` wrote to; results and published tables lie in its ``results/``.
+        results: Root that ``xalign run --output`` wrote to; results and published tables are in its ``results/``.
         device: cpu, cuda or mps; None for the best available.
         rows: Maximum number of rows of a text; None for the analysis' default.
         languages: Canonical codes; None for the analysis' default.
@@ -45,7 +45,7 @@ class Request:
         """Refuse options that an analysis does not read.
 
         Args:
-            read: The ones among :data:`OPTIONS` that it reads.
+            read: The options among :data:`OPTIONS` that it reads.
 
         Raises:
             DataError: Another one is given.
@@ -86,7 +86,7 @@ class Request:
         """The named models by title, which is the last part of a directory.
 
         Raises:
-            ModelError: No model was named, or two have one title and would be one model of a table.
+            ModelError: No model was named, or two have the same title and could not be told apart in a table.
         """
         titles: dict[str, str] = {}
         for name in self.named():

@@ -1,4 +1,4 @@
-"""Names of models and texts that come out of files: claims, which open and send nothing until the user names them."""
+"""Names of models and texts that only a file gives: claims, which xalign does not use until the user names them."""
 
 import os
 from contextlib import suppress
@@ -18,10 +18,10 @@ class Claim(str):
 
 
 def named(text: str) -> str:
-    """The text, if it is the user's own word; whatever opens a model or sends it texts asks here first.
+    """The text, if the user named it; code that opens a model or sends it texts calls this first.
 
-    A claim is the user's word if ``$XALIGN_ALLOW`` has it, or if the user gave the same text to an earlier command or
-    call on this machine. The cache remembers these by a digest.
+    A claim counts as named by the user if ``$XALIGN_ALLOW`` has it, or if the user gave the same text to an
+    earlier command or call on this machine. The cache remembers these by a digest.
 
     Raises:
         ModelError: Only a file names it.

@@ -33,7 +33,7 @@ _PLAIN = (
 
 
 def plain(text: str) -> str:
-    """A message of pydantic's in our words."""
+    """A message of pydantic in plainer words."""
     for theirs, ours in _PLAIN:
         text = re.sub(theirs, ours, text)
     return text
@@ -83,10 +83,10 @@ class ModelError(XAlignError):
 
 @contextmanager
 def without_panic() -> Iterator[None]:
-    """Turn a panic of a library in Rust, which is no Exception and would end a whole run, into an error.
+    """Turn a panic of a Rust library, which is not an Exception and would end a whole run, into an error.
 
     Raises:
-        ModelError: In place of the panic.
+        ModelError: Instead of the panic.
     """
     try:
         yield
@@ -102,10 +102,10 @@ class Terminated(SystemExit):
 
 @contextmanager
 def without_exit() -> Iterator[None]:
-    """Turn ``sys.exit`` in a plug-in, model or task, which is no Exception and would end a command, into an error.
+    """Turn ``sys.exit`` in a plug-in, model or task, which is not an Exception and would end a command, into an error.
 
     Raises:
-        PluginError: In place of the exit.
+        PluginError: Instead of the exit.
     """
     try:
         yield

@@ -136,7 +136,7 @@ def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
     """The content of a regular file of at most ``most`` bytes.
 
     Raises:
-        FileError: It is missing, unreadable, too long, or no regular file.
+        FileError: It is missing, unreadable, too long, or not a regular file.
     """
     try:
         with require_regular(path, most).open("rb", buffering=_CHUNK) as file:
@@ -155,10 +155,10 @@ def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
 
 @contextmanager
 def noting(digests: dict[Path, str]) -> Iterator[None]:
-    """Note the sha256 (hex) of every file that is read or hashed within, so that both are of the same bytes.
+    """Note the sha256 (hex) of every file that is read or hashed in this context, so that both see the same bytes.
 
     Raises:
-        FileError: A file has another digest than the one already noted.
+        FileError: A file's digest differs from the one already noted.
     """
     token = _digests.set(digests)
     try:
@@ -307,7 +307,7 @@ def parse_safetensors(content: Any, name: str, length: int | None = None) -> dic
     """Like :func:`safetensors_header` for bytes: a file, or its header alone and the file's length in bytes.
 
     Raises:
-        FileError: The file has another length than its header says, or its header is damaged.
+        FileError: The file's length differs from that in its header, or its header is damaged.
     """
     length = len(content) if length is None else length
     size = int.from_bytes(content[:8], "little")
@@ -340,7 +340,7 @@ def sha256_file(path: Path) -> str:
 def state_of(status: os.stat_result) -> list[int]:
     """Size, time of modification and of change (ns), inode and device: a file cannot change and keep them all.
 
-    Two changes within :data:`RACY` may have one time, however.
+    However, two changes within :data:`RACY` may have the same time.
     """
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 

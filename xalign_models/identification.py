@@ -1,4 +1,4 @@
-"""Finds the language of texts among given ones, and says how sure it is."""
+"""Detects the language of texts among given languages, with a probability."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
 
 class Unidentified(str):
-    """The code ``auto`` of a text whose language is to be found among the languages that a later module knows."""
+    """The code ``auto`` of a text; a later module detects its language among those that it knows."""
 
     text: str
 

@@ -1,6 +1,6 @@
 """Canonical language codes, ``deu-Latn`` (ISO 639-3, ISO 15924), and conversions from other codes.
 
-The canonical code is the one of FLORES-200 with a hyphen, which is also mteb's form: Standard Arabic is ``arb-Arab``
+The canonical code is FLORES-200's with a hyphen, which is also mteb's form: Standard Arabic is ``arb-Arab``
 (not ``ara``), Mandarin ``zho-Hans``, Malay ``zsm-Latn``, Persian ``pes-Arab``. A language outside FLORES-200 has its
 ISO 639-3 code and its likely script according to CLDR. The tables are in ``languages.toml``.
 """
@@ -67,7 +67,7 @@ def _unknown(code: str, known: tuple[str, ...], scheme: str) -> LanguageError:
 def canonical(code: str) -> str:
     """The canonical form of any unambiguous language code.
 
-    Takes canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), ISO 639-2
+    Reads canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), ISO 639-2
     (``ger``), NTREX (``srp-Cyrl``, ``zho-TW``), ISO 639-1 (``de``) and BCP 47 with a region (``pt-BR``: Portuguese).
     Lazada's two-letter codes name countries and need :func:`from_lazada`.
 
@@ -100,9 +100,9 @@ def canonical_codes(codes: str | Iterable[str]) -> list[str]:
 
 
 def match(code: str, known: Sequence[str]) -> str:
-    """The element of ``known`` that a code means, else the code: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
+    """The element of ``known`` that a code denotes, or else the code: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
 
-    The code has any form that :func:`canonical` takes, or is in ``known``, which may contain any strings.
+    The code has any form that :func:`canonical` accepts, or is in ``known``, which may contain any strings.
 
     Raises:
         LanguageError: The code has no script, and ``known`` has several for the language but not the usual one.

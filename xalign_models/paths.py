@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 CARD = "xalign.json"
 """File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
 MARKERS = {CARD: "is not a model of xalign", "map.json": "holds no maps"}
-"""Files that make a directory one of ours, and what it is without them. Their ``files`` lists what we wrote there."""
+"""Files that mark a directory as xalign's, and what it is without them. Their ``files`` lists our files."""
 
 
 def cache_dir() -> Path:
@@ -37,7 +37,7 @@ def cache_dir() -> Path:
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with the home directory in place of ``~``.
+    """The path with ``~`` replaced by the home directory.
 
     Raises:
         FileError: There is no such home directory.
@@ -208,7 +208,7 @@ def final_of(holder: Path) -> Path:
 
 
 def restore(holder: Path) -> None:
-    """Put the directory in place that a kill between two renames of :func:`atomic_directory` left in its folder."""
+    """Put a directory in its place that a kill between two renames of :func:`atomic_directory` left behind."""
     final = final_of(holder)
     with one_at_a_time(holder.parent):
         if os.path.lexists(holder / "old") and not os.path.lexists(final):

@@ -87,7 +87,7 @@ class BackboneSpec:
         tuned: How its weights were trained here, e.g. ``contrastive-100``: the first part of a model's name.
         llm: Decoder-only language model that LUSIFER joins to the encoder: asset name, local directory or hub id. Such
             a model must be trained before use; ``model`` is the encoder until then and the trained directory after.
-        trust_remote_code: Whether the user allows the model to run its own code, that of an adapter's base excluded.
+        trust_remote_code: Whether the user allows the model to run its own code, except that of an adapter's base.
         truncate_dim: Number of leading dimensions to keep of a Matryoshka model; None for all.
         vectors: Number format of the vectors after truncation.
         backend: Engine that computes: ``torch``, ``compiled`` (torch with compiled layers, on a GPU), or an exported
@@ -222,7 +222,7 @@ class ModelSpec:
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
         """Inverse of :meth:`to_dict`, also after a round trip through JSON, except for what only the user can grant.
 
-        Cards, pointers and results may be written by anybody: models and texts are claims, code is not trusted.
+        Anyone may have written a card, pointer or result: models and texts are claims, and code is not trusted.
         """
         from xalign_models.configuration import from_mapping  # imports pydantic, which lists of names do not need
 

@@ -157,7 +157,7 @@ class EmbeddingStore:
             transaction.put(namespace.encode(), str(time.time()).encode())
 
     def note(self, namespace: str, text: str) -> str:
-        """The note that a namespace was given first: ``text``, if it has none yet."""
+        """The first note of a namespace; ``text`` becomes the note if there is none yet."""
         try:
             with self._env.begin(write=True, db=self._notes) as transaction:
                 transaction.put(namespace.encode(), text.encode(), overwrite=False)

@@ -1,8 +1,8 @@
 """One score threshold for all languages: cosines standardised by the languages of query and document.
 
 A multilingual model gives unrelated texts of one pair of languages higher cosines than those of another pair, so a
-threshold that suits English rejects translations here and accepts noise there. Median and spread of the cosines of
-unrelated texts, which need no labels, put all pairs on one scale.
+threshold that suits English rejects translations in one language and accepts noise in another. The median and spread
+of the cosines between unrelated texts, which need no labels, put all pairs on one scale.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Thresholds:
 
         Raises:
             LanguageError: A language was not measured.
-            ValueError: A list of languages has another length than the scores, or these have another shape than (n,).
+            ValueError: A list of languages and the scores differ in length, or the scores do not have the shape (n,).
         """
         values = np.asarray(scores, np.float64)
         if isinstance(query_lang, str) and isinstance(document_lang, str):
@@ -178,7 +178,7 @@ class Thresholds:
 
 
 def scale(scores: AnyFloats) -> tuple[float, float]:
-    """Median and spread of the scores (n,) of unrelated texts: median + spread is what 1% of them exceed."""
+    """Median and spread of the scores (n,) of unrelated texts: 1% of them exceed median + spread."""
     median = float(np.median(scores))
     return median, float(np.quantile(scores, 0.99)) - median
 

@@ -252,7 +252,7 @@ class Aligned(Module):
 
         Raises:
             AlignmentError: ``unknown`` is no treatment, or it is ``unaligned`` and the maps move every language: raw
-                vectors would lie apart from all mapped ones.
+                vectors would be far from all mapped ones.
             LanguageError: ``default_lang`` is neither a language nor ``auto``.
         """
         x = torch.randn(8, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Ranks models for languages and a kind of task, from the table of :mod:`scores <xalign_models.atlas.scores>`.
 
 A model's score is its mean over the languages, and over the kinds if none is asked for. Models are ranked by the
-mean of ``cautious``: a score that is measured whole counts as it is, and one that rests on little is marked down.
+mean of ``cautious``: a fully measured score counts unchanged, and one with little evidence is lowered.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A reference to a backbone in place of its weights, as in PEFT: a saved model then holds its maps alone."""
+"""A reference to a backbone instead of its weights, as in PEFT: a saved model then holds its maps alone."""
 
 import json
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ import sys
 
 
 def leave_working_folder() -> None:
-    """Remove the working folder, which ``-m`` puts first on the search path, unless the package itself lies in it.
+    """Remove the working folder, which ``-m`` puts first on the search path, unless the package itself is in it.
 
     So no module of the user's, such as ``tasks.py`` or ``lmdb.py``, runs in place of an installed one.
     """

@@ -90,8 +90,8 @@ def choose(
 ) -> None:
     """Choose a model for given languages by mteb's published results and your own.
 
-    Scores are means over tasks and languages. A task that a model lacks counts as predicted; the 90% interval says how
-    well. In the ranking, doubt counts against a model.
+    Scores are means over tasks and languages. If a model was not scored on a task, its predicted score counts, and the
+    90% interval shows the uncertainty. In the ranking, uncertainty counts against a model.
     """
     from xalign_models.atlas import choose as choosing
     from xalign_models.atlas.scores import scores_of

@@ -1,6 +1,6 @@
-"""Lets ``xalign run`` outlive work that ends its process: by a crash in compiled code, for want of memory, by a hang.
+"""Lets ``xalign run`` outlive work that ends its process: by a crash in compiled code, a lack of memory, or a hang.
 
-The command goes on in a child process, and its parent waits. If a signal ends the child, the parent starts another one,
+The command continues in a child process, and its parent waits. If a signal ends the child, the parent starts another,
 which leaves out the unit of work that ended the first. Work that was finished has its results on disk.
 """
 

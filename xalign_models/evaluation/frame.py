@@ -32,7 +32,7 @@ def evaluate(
         tasks: Names that mteb or a plug-in knows, or tasks.
         languages: Codes, in a list or with commas between them; a subset is scored if all its languages are among them.
             None for all.
-        output: Root of the results, which lie in its folder ``results``.
+        output: Root of the results, which are in its folder ``results``.
         device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbones' specs.
 

@@ -1,4 +1,4 @@
-"""Language models behind a server with OpenAI's chat protocol, such as vLLM or SGLang, in place of own weights."""
+"""Language models behind a server with OpenAI's chat protocol, such as vLLM or SGLang, instead of local weights."""
 
 import re
 from collections.abc import Iterable, Sequence

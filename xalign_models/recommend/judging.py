@@ -1,7 +1,7 @@
 """Judges candidates on held-out text: paired tests by kind of use, vetoes, and the reason for the choice.
 
 Text with translations shows which candidate retrieves best, and what it costs in each language, by kind; see
-:mod:`~xalign_models.recommend.proxies`. Text without them shows whether the languages lie apart:
+:mod:`~xalign_models.recommend.proxies`. Text without them shows whether the languages are separated:
 how many of a sentence's nearest neighbours are of its own language. Centring is judged by that. This measure does not
 rank methods: removing many directions, or whitening, mixes languages more than centring but retrieves worse.
 """

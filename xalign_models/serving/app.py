@@ -154,7 +154,7 @@ class Server:
     async def _body(self, request: Request, *fields: str) -> dict[str, Any]:
         """The JSON object of a request; a browser sends no JSON to another site without asking, so the type counts.
 
-        Fields other than ``fields`` are refused: a misspelt ``lang`` would otherwise change vectors without a word.
+        Fields other than ``fields`` are refused: a misspelt ``lang`` would otherwise change vectors silently.
         """
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise HTTPException(415, "The content type must be application/json.")

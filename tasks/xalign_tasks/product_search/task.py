@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class ProductSearch(StampedTask, AbsTaskRetrieval):
     """A retrieval task on a local product-search set, one subset for each locale.
 
-    The set lies in ``$XALIGN_DATA/<folder>``, in the layout of :mod:`xalign_tasks.product_search.layout`. Queries and
+    The set is in ``$XALIGN_DATA/<folder>``, in the layout of :mod:`xalign_tasks.product_search.layout`. Queries and
     corpus have a column ``lang``, the canonical code of each row's language, which mteb hands to the encoder.
     The data set's revision in the metadata, and so in every result, is a fingerprint of the files.
 
