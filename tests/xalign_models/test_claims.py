@@ -194,7 +194,7 @@ COUNT = 81
 def test_the_documentation_counts_the_crafted_files() -> None:
     assert len(CRAFTED) == COUNT
     text = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text("utf-8")
-    assert f"{COUNT} crafted files cross {len(WAYS)} kinds of file with {len(PLACES)} kinds of place" in text
+    assert f"{COUNT} crafted files combine {len(WAYS)} kinds of file with {len(PLACES)} kinds of place" in text
 
 
 @pytest.mark.parametrize(("way", "kind"), CRAFTED, ids=[f"{way.__name__}-{kind}" for way, kind in CRAFTED])
