@@ -2,8 +2,8 @@
 
 Scores are drawn by language and sentence with a known mean. The table has the share of 95% intervals that cover it, by
 number of languages, for the board's own method, for Student's t over the languages' means and for the two-way
-percentile bootstrap. ``xalign_models.results.intervals.FEWEST`` is the number of languages from which on the board's
-method covers the truth in 93% to 97% of the trials of every design.
+percentile bootstrap. With ``xalign_models.results.intervals.FEWEST`` languages or more, the board's method covers the
+truth in 93% to 97% of the trials of every design.
 """
 
 from collections.abc import Iterator

@@ -162,7 +162,9 @@ def test_similarity_is_shown_both_ways(scored):
 
 def test_a_board_of_nothing_is_refused(scored):
     root = scored("x/one", "FloresPrecision", {"test": {"a": {"main_score": 1}}})
-    with pytest.raises(ResultsError, match=r"No results of XAlign\(LUSIFER, te\); `xalign run --benchmark"):
+    with pytest.raises(
+        ResultsError, match=r"No results of XAlign\(LUSIFER, te\); make them with `xalign run --benchmark"
+    ):
         board(read_results(root), TELUGU)
     with pytest.raises(ResultsError, match="Unknown benchmark 'te'"):
         board(read_results(root), "te")

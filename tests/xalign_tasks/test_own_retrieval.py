@@ -196,9 +196,15 @@ def spoil_line(name, line):
         (spoil_line("corpus.jsonl", '{"_id": "d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
         (spoil_line("corpus.jsonl", '{"text": "x"}'), "line 5: no id in the field 'id'"),
         (spoil_line("corpus.jsonl", '{"_id": null, "text": "x"}'), "line 5: no id in the field '_id'"),
-        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "the id 'True' in the field '_id' is no text"),
-        (spoil_line("corpus.jsonl", '{"_id": 1.0, "text": "x"}'), "line 5: the id '1.0' in the field '_id' is no text"),
-        (spoil_line("corpus.jsonl", '{"_id": " ", "text": "x"}'), "line 5: the id ' ' in the field '_id' is no text"),
+        (spoil_line("corpus.jsonl", '{"_id": true, "text": "x"}'), "the id 'True' in the field '_id' is neither text"),
+        (
+            spoil_line("corpus.jsonl", '{"_id": 1.0, "text": "x"}'),
+            "line 5: the id '1.0' in the field '_id' is neither text",
+        ),
+        (
+            spoil_line("corpus.jsonl", '{"_id": " ", "text": "x"}'),
+            "line 5: the id ' ' in the field '_id' is neither text",
+        ),
         (spoil_line("corpus.jsonl", '{"_id": " d1", "text": "x"}'), "line 5: the id 'd1' is repeated"),
         (spoil_line("corpus.jsonl", f'{{"_id": {"1" * 5000}, "text": "x"}}'), r"\(a number has too many digits\)"),
         (spoil_line("corpus.jsonl", '{"_id": "d9", "text": NaN}'), "line 5: no text"),

@@ -30,6 +30,12 @@ def stay_on_loopback(ray: Any) -> None:
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
 
 
+def read_token(ray: Any) -> None:
+    """Let Ray read its token from the environment now; a program that imported Ray earlier had none then."""
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
 def be_silent(ray: Any) -> None:
     """Let the driver print none of Ray's own reports of workers and units that failed, which come in colour codes."""
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of values that nobody takes

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from xalign_models.cluster.borrowed import be_silent, job_config, repeats, stay_on_loopback
+from xalign_models.cluster.borrowed import be_silent, job_config, read_token, repeats, stay_on_loopback
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins, sources
 
@@ -114,6 +114,7 @@ class Cluster:
                     options["job_config"] = job_config(ray)
                 if not address:
                     stay_on_loopback(ray)
+                    read_token(ray)
                     options["include_dashboard"] = False
                 ray.init(address or None, logging_level="ERROR", log_to_driver=False, **options)
             except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly

@@ -69,12 +69,14 @@ def encode_corpus(
 
     Raises:
         WorkerLostError: The worker of a shard was lost too often.
-        ModelError: ``shard`` is below 1, or the folder has vectors of another model.
+        ModelError: ``shard`` is below 1, the texts are one string, or the folder has vectors of another model.
         XAlignError: The model cannot be loaded, the language is unknown, or a text cannot be encoded, or not in half
             precision.
     """
     if shard < 1:
         raise ModelError(f"shard {shard}: at least 1.")
+    if isinstance(texts, str):  # which would be encoded letter by letter
+        raise ModelError("The texts are one string; give a list of texts.")
     ((model,), given), folder = whole_paths([model], overrides), folder.resolve()
     language = language and canonical(language)
     dtype = "float16" if half else "float32"

@@ -11,6 +11,7 @@ from xalign_models.backbones.inputs import code_of
 from xalign_models.backbones.pointer import Pointer
 from xalign_models.errors import LanguageError
 from xalign_models.models.provenance import split, write_card
+from xalign_models.models.ready import Bridge
 from xalign_models.specs import ModelSpec
 
 
@@ -97,6 +98,8 @@ def copied(
 def whole(model: AlignedSentenceTransformer) -> AlignedSentenceTransformer:
     """The model with its backbone in place of a reference to it, if the backbone's weights have changed."""
     first, *others = model
+    if isinstance(first, Bridge):
+        first.save("")  # refuses before a folder is made
     return copied(model, [*first.inner, *others]) if isinstance(first, Pointer) and model.tuned else model
 
 

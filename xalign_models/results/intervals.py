@@ -23,7 +23,7 @@ from xalign_models.results.significance import ALPHA, MANY, ZERO, sign_flip_test
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
 FEWEST = 12
-"""Number of languages from which on the intervals over languages cover the truth in 93% to 97% of all cases."""
+"""At this number of languages and above, intervals over languages cover the truth in 93% to 97% of all cases."""
 Array = npt.NDArray[np.float64]
 _ROWS = ("shares", "sentences", "languages")
 

@@ -49,7 +49,7 @@ def test_a_language_is_known_by_what_people_call_it(atlas, word):
 
 @pytest.mark.parametrize("word", ["Klingonese", "xx", "constructor", "", "e5"])
 def test_what_is_no_language_is_refused(atlas, word):
-    with pytest.raises(LanguageError, match="no language that the atlas knows"):
+    with pytest.raises(LanguageError, match="is not a language that the atlas knows"):
         understood(word, scores_of(atlas).languages)
 
 
@@ -142,7 +142,7 @@ def test_measurements_worth_making_have_the_intervals_of_the_ranking(atlas, adju
 def test_wrong_wishes_are_refused(atlas):
     with pytest.raises(LanguageError, match="--languages"):
         Wish(())
-    with pytest.raises(ModelError, match="--task chat: one of retrieval, bitext"):
+    with pytest.raises(ModelError, match="--task chat: choose one of retrieval, bitext"):
         Wish(("deu-Latn",), "Chat")
     with pytest.raises(LanguageError, match="xyz-Latn"):
         choose(atlas, Wish(("xyz-Latn",)))

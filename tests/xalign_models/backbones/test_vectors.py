@@ -115,5 +115,5 @@ def test_two_files_of_one_name_are_not_scored_in_one_run(planted_file, workdir, 
     arguments = ("--tasks", "OwnParallel", "--data", f"own={corpus}")
     status, _, (line,) = xalign("run", "-m", f"vectors:{file},vectors:other/planted.npz", *arguments)
     assert status == 2
-    assert f"vectors:{file} and vectors:other/planted.npz have one name" in line
+    assert f"vectors:{file} and vectors:other/planted.npz have the same name" in line
     assert xalign("run", "-m", f"vectors:{file},vectors:planted.npz", *arguments)[0] == 0

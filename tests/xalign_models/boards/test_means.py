@@ -59,5 +59,5 @@ def test_languages_are_obeyed_where_no_language_varies(put, tmp_path, spoken, ne
     left = results.tables["org/a", "T"].values(languages=[f"{near}-Latn", "swh-Latn"])
     assert set(left) == {name for name in names if near in name}
     assert results.tables["org/a", "T"].values() == dict.fromkeys(names, 0.5)
-    with pytest.raises(ResultsError, match="No subset is within swh-Latn alone"):
+    with pytest.raises(ResultsError, match="No subset has only languages of swh-Latn"):
         leaderboard(results, languages=["swh-Latn"])

@@ -253,7 +253,7 @@ def test_two_models_of_one_name_are_refused(workdir, tiny_model, own, write_text
         given = ("--label", "mine", "-o", output)
         assert xalign("fit", "centered", "--backbone", tiny_model, "--corpus", "own:fit", *given)[0] == 0
     command = ("-t", "OwnParallel", "--data", "own=own")
-    assert one_error(xalign("run", "-m", "model,second", *command), "model and second have one name")
+    assert one_error(xalign("run", "-m", "model,second", *command), "model and second have the same name")
     assert xalign("run", "-m", "model,./model", *command)[0] == 0
 
 

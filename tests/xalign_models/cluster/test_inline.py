@@ -229,7 +229,7 @@ def test_a_worker_with_another_model_is_refused(inline, tiny_model, workdir, mod
 
     inline.before = change
     (found,) = run([str(copy)], workdir / "out")
-    assert "is not the driver's; give all machines one model" in found.error
+    assert "is not the driver's; give all machines the same model" in found.error
 
 
 @pytest.mark.parametrize("field", ["trust_remote_code", "prompts"])
@@ -436,6 +436,8 @@ def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
     other = {**arguments, "folder": workdir / "other", "language": "xx"}
     with pytest.raises(LanguageError, match="'xx'"):
         on_ray.encode_corpus(models[0], ["w1"], **other)
+    with pytest.raises(ModelError, match="one string"):
+        on_ray.encode_corpus(models[0], "w1", **arguments)
     assert not other["folder"].exists()
 
 
@@ -604,11 +606,13 @@ def test_without_a_cluster_to_find_it_says_how_to_start_one(monkeypatch):
 
 def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
     name, started = "RAY_worker_niceness", []
+    loader = SimpleNamespace(instance=lambda: SimpleNamespace(reset_cache=lambda: None))
     stand_in = SimpleNamespace(
         is_initialized=lambda: False,
         init=lambda *args, **options: started.append(os.environ[name]),
         shutdown=lambda: None,
         _private=SimpleNamespace(ray_constants=SimpleNamespace(), worker=SimpleNamespace()),
+        _raylet=SimpleNamespace(Config=SimpleNamespace(initialize=str), AuthenticationTokenLoader=loader),
         job_config=SimpleNamespace(JobConfig=lambda: SimpleNamespace(_py_driver_sys_path=[])),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)

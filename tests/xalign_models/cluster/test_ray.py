@@ -247,6 +247,7 @@ def test_a_corpus_is_a_shards_encode_bit_for_bit(cluster, models, place):
 LISTEN = """
 import os, subprocess, sys
 import psutil
+import ray  # a program may have it before the cluster has a token
 from xalign_models.cluster.cluster import Cluster
 with Cluster().connect() as ray:
     me = psutil.Process()

@@ -235,7 +235,7 @@ def test_a_file_that_changed_after_a_kill_is_refused_until_undone(tmp_path, requ
 
 
 def test_an_unknown_source_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="no index that can be read"):
+    with pytest.raises(ModelError, match="is not a readable index"):
         open_index("elastic:host#docs")
     with pytest.raises(FileError, match="does not exist"):
         open_index(str(tmp_path / "none.parquet"))

@@ -11,6 +11,7 @@ from xalign_models.models import building
 from xalign_models.models.building import load
 from xalign_models.models.catalogue import get_spec
 from xalign_models.models.ready import Bridge
+from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 from xalign_models.portable.loading import READY, SavedMap, load_map
 
 NAME = "map:multilingual-e5-small->all-MiniLM-L6-v2"
@@ -75,7 +76,8 @@ def test_other_names_overrides_and_saving_are_refused(bridge, tmp_path):
     with pytest.raises(ModelError, match="only `xalign serve` takes a ready map"):
         get_spec(NAME)
     with pytest.raises(ModelError, match="not saved"):
-        bridge[3].save_pretrained(str(tmp_path / "saved"))
+        AlignedSentenceTransformer.adopt(bridge[3], None).save_pretrained(str(tmp_path / "saved"))
+    assert not (tmp_path / "saved").exists()
     assert xalign_models.load is load
 
 
