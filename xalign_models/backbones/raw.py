@@ -191,11 +191,13 @@ class RawEncoder:
         pending: list[int] = []
         full = 0
         written: list[Future[None]] = []
-        flush = getattr(self.modules[0], "flush", FLUSH)  # loading does not count towards the time below
+        first = self.modules[0]  # loading does not count towards the time below
+        flush = getattr(first, "flush", FLUSH)
         start = perf_counter()
         quiet = None if progress else True
+        elsewhere = hasattr(first, "stream")  # a server's answer may come from another thread of this process
         with (
-            _encoding,
+            nullcontext() if elsewhere else _encoding,
             ThreadPoolExecutor(1) as writer,  # encoding does not wait for the disk
             live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
         ):

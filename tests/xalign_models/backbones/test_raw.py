@@ -55,6 +55,18 @@ def test_threads_share_modules(modules: list[Any]) -> None:
             np.testing.assert_array_equal(found, expected)
 
 
+def test_a_server_in_a_thread_of_this_process_answers(modules: list[Any]) -> None:
+    own = RawEncoder("n", lambda: modules, "cpu")
+
+    class Client(torch.nn.Module):
+        def stream(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, Any]]:
+            vectors = ThreadPoolExecutor(1).submit(own.encode, texts, prompt).result(timeout=20)
+            yield Batch(np.arange(len(texts)), {}, 1, 1), vectors
+
+    found = RawEncoder("m", lambda: [Client()], "cpu").encode(TEXTS)
+    np.testing.assert_array_equal(found, own.encode(TEXTS))
+
+
 def test_each_distinct_prompted_text_is_encoded_once(modules: list[Any], store: EmbeddingStore) -> None:
     encoder = RawEncoder("n", lambda: modules, "cpu", store)
     texts = ["the cat", "a dog", "the cat", "a dog", "the cat"]
