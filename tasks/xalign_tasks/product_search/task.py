@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pytrec_eval
 from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
@@ -15,7 +16,6 @@ from xalign_models.languages import from_lazada
 from xalign_models.paths import data_dir
 from xalign_models.results.items import save_items
 from xalign_tasks.base import StampedTask, task_metadata
-from xalign_tasks.borrowed import retrieval_scores
 from xalign_tasks.product_search.layout import LOCALES, fingerprint, load
 
 logger = logging.getLogger(__name__)
@@ -106,8 +106,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
                 for query, chosen in wanted.items()
             }
             if wanted:
-                gains = retrieval_scores(kept, wanted, cutoff=10)
-                found[name] = float(np.mean([gains[query]["ndcg_cut_10"] if query in gains else 0 for query in wanted]))
+                found[name] = float(np.mean(_gains(kept, wanted)))
         return found
 
     def _save_task_predictions(
@@ -119,11 +118,14 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         hf_subset: str,
     ) -> None:
         """Save each query's nDCG@10, in the queries' order."""
-        relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
-        scored = {query: scores for query, scores in predictions.items() if query in relevant}
-        by_query = retrieval_scores(scored, relevant, cutoff=10)
-        gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
+        gains = _gains(predictions, self.dataset[hf_subset][hf_split]["relevant_docs"])
         save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
+
+
+def _gains(results: dict[str, dict[str, float]], relevant: dict[str, dict[str, int]]) -> list[float]:
+    """nDCG@10 of each query in ``relevant``, by the measure that mteb takes the mean of; 0 for one without results."""
+    scores = pytrec_eval.RelevanceEvaluator(relevant, {"ndcg_cut.10"}).evaluate(results)
+    return [scores[query]["ndcg_cut_10"] if query in scores else 0.0 for query in relevant]
 
 
 def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:
