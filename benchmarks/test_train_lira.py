@@ -13,7 +13,7 @@ from benchmarks.devices import every_device
 from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
 from xalign_models.languages import TaggedText
 from xalign_models.linalg import onednn
-from xalign_models.training.lira.arca import Arca, Examples
+from xalign_models.training.lira.arca import Arca
 from xalign_models.training.lira.candidates import Candidates
 from xalign_models.training.lira.config import ArcaConfig, Design, LasrConfig
 from xalign_models.training.lira.data import Rated, Search, Split
@@ -62,8 +62,8 @@ def step_of(stage, rows: int):
 def test_arca(module, compare, note):
     texts = mixed_texts(BATCH * (1 + CANDIDATES))
     made = [texts[BATCH + i :: BATCH] for i in range(BATCH)]
-    candidates = Candidates(made, torch.ones(BATCH, CANDIDATES, dtype=torch.bool), torch.zeros(BATCH, CANDIDATES, 3))
-    examples = Examples(texts[:BATCH], candidates)
+    mask, scores = torch.ones(BATCH, CANDIDATES, dtype=torch.bool), torch.zeros(BATCH, CANDIDATES, 3)
+    examples = Candidates(texts[:BATCH], made, mask, scores)
     stage = Arca(module, examples, examples.rows([]), ArcaConfig(batch_size=BATCH))
     step = step_of(stage, BATCH)
 

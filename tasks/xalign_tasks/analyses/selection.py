@@ -76,8 +76,8 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     others = zip(english, [*english[1:], english[0]], strict=True)
     rows = [[text, *(corrupt(text, how, other, draw_) for how in Corruption)] for text, other in others]
     shape = len(rows), 1 + len(Corruption)
-    candidates = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
-    odds = module.actor_choice(texts, candidates).log_probabilities
+    candidates = Candidates(texts, rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
+    odds = module.actor_choice(candidates).log_probabilities
     shares = {"all": (odds[:, 0] > odds[:, 1:].amax(dim=1)).double().mean()}
     shares |= {str(how): (odds[:, 0] > odds[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
@@ -97,7 +97,7 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
     if source.width < 2:
         return pd.DataFrame()
     candidates = source(texts, [language] * len(texts))
-    log_probabilities = module.actor_choice(texts, candidates).log_probabilities
+    log_probabilities = module.actor_choice(candidates).log_probabilities
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
@@ -168,7 +168,7 @@ def choices(module: LiRA, texts: Sequence[LanguageText]) -> Iterator[dict[str, o
     for part in batched(texts, BATCH):
         batch, languages = zip(*part, strict=True)
         candidates = source(batch, languages)
-        best = module.actor_choice(batch, candidates).log_probabilities.argmax(dim=1)
+        best = module.actor_choice(candidates).log_probabilities.argmax(dim=1)
         for row, language in enumerate(languages):
             places = candidates.mask[row].nonzero()[:, 0].tolist()
             written = [candidates.texts[row][place] for place in places]

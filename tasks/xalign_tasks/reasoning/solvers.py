@@ -63,7 +63,7 @@ class Solver:
         if self.lira is None or language == ENGLISH:
             return list(questions)
         candidates = self.lira.source(questions, [language] * len(questions))
-        best = self.lira.actor_choice(questions, candidates).log_probabilities.argmax(dim=1).tolist()
+        best = self.lira.actor_choice(candidates).log_probabilities.argmax(dim=1).tolist()
         usable = candidates.mask.any(dim=1).tolist()
         return [
             f"{question}\n(In English: {candidates.texts[row][best[row]]})" if usable[row] else question

@@ -171,12 +171,12 @@ def test_a_solver_of_a_lira_shows_the_chosen_translation(data: Path, scripted: l
             from xalign_models.training.lira.candidates import Candidates
 
             mask = torch.tensor([[True, True], [False, False]])
-            return Candidates([["first", "second"], [texts[1], ""]], mask, torch.zeros(2, 2, 3))
+            return Candidates(texts, [["first", "second"], [texts[1], ""]], mask, torch.zeros(2, 2, 3))
 
     class Lira:
         source = Source()
 
-        def actor_choice(self, texts: Sequence[str], candidates: Any) -> Any:
+        def actor_choice(self, candidates: Any) -> Any:
             class Choice:
                 log_probabilities = torch.tensor([[-2.0, -0.1], [-0.7, -0.7]])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sentence_transformers.util import batch_to_device
@@ -13,11 +13,10 @@ from torch import Tensor, nn
 
 from xalign_models.errors import ModelError
 from xalign_models.generation.journal import batched
-from xalign_models.languages import TaggedText
 from xalign_models.progress import live
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, cosines
-from xalign_models.training.lira.candidates import Candidates, CandidateSource
+from xalign_models.training.lira.candidates import Candidates
 from xalign_models.training.lira.config import ArcaConfig
 from xalign_models.training.lira.data import MEASURED
 from xalign_models.training.lira.module import LiRA, unpack
@@ -34,33 +33,16 @@ STEP = ("loss", "policy_loss", "anchor_loss", "reward")
 """Measurements of a step that the history keeps."""
 
 
-class Examples(NamedTuple):
-    """Texts with their candidates, which are computed in advance."""
-
-    texts: list[str]
-    candidates: Candidates
-
-    @classmethod
-    def of(cls, texts: Sequence[TaggedText], source: CandidateSource) -> Examples:
-        """Texts with the candidates from a source."""
-        words = [text.text for text in texts]
-        return cls(words, source(words, [text.lang for text in texts]))
-
-    def rows(self, chosen: Sequence[int]) -> Examples:
-        """The examples at the given positions."""
-        return Examples([self.texts[i] for i in chosen], self.candidates.rows(chosen))
-
-
 class Arca(Objective):
-    """The objective of stage 1; a row of the training set is the position of an example.
+    """The objective of stage 1; a row of the training set is the position of a text with its candidates.
 
     Raises:
         ModelError: No example has a translation.
     """
 
-    def __init__(self, module: LiRA, examples: Examples, held_out: Examples, config: ArcaConfig) -> None:
+    def __init__(self, module: LiRA, examples: Candidates, held_out: Candidates, config: ArcaConfig) -> None:
         super().__init__()
-        if not examples.candidates.mask.any():
+        if not examples.mask.any():
             raise ModelError(
                 "No text of stage arca has a translation: name design.translators, or arca.extra, e.g. "
                 "--set 'arca.extra=[reference:ntrex]'."
@@ -90,17 +72,16 @@ class Arca(Objective):
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
-        candidates, device = self.examples.candidates, self.module.network.device
-        texts = [text for row in candidates.texts for text in row]
-        usable = list(compress(texts, candidates.mask.flatten().tolist()))
+        device = self.module.network.device
+        texts = [text for row in self.examples.texts for text in row]
+        usable = list(compress(texts, self.examples.mask.flatten().tolist()))
         batches = batched(usable[:: max(1, len(usable) // CENTRED)], self.config.batch_size)
         tokenized = map(self.module.tokenize_english, batches)
         self.module.network.fit_centre(batch_to_device(batch, device) for batch in tokenized)
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Tokenise texts and candidates of examples."""
-        batch = self.examples.rows([row["row"] for row in rows])
-        return self.module.features_of(batch.texts, batch.candidates)
+        """Tokenise texts and their candidates."""
+        return self.module.features_of(self.examples.rows([row["row"] for row in rows]))
 
     def loss(self, features: dict[str, Any]) -> Tensor:
         """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate."""
@@ -141,8 +122,8 @@ class Arca(Objective):
         originals, translations = list[Tensor](), list[Tensor]()
         for rows in live(self._batches, desc="measure"):
             batch = self.held_out.rows(rows)
-            flat = [text for row in batch.candidates.texts for text in row]
-            for texts, pieces in ((batch.texts, originals), (flat, translations)):
+            flat = [text for row in batch.texts for text in row]
+            for texts, pieces in ((batch.originals, originals), (flat, translations)):
                 features = batch_to_device(self.module.tokenize_english(texts), network.device)
                 pieces.append(network.english_sentence(features).cpu())
         if not originals:
@@ -162,8 +143,7 @@ class Arca(Objective):
         monitor, among = CollapseMonitor(), CollapseMonitor()
         distances, drifts, rewards, chosen = [], [], [], []
         for rows in self._batches:
-            batch = self.held_out.rows(rows)
-            features = batch_to_device(self.module.features_of(batch.texts, batch.candidates), network.device)
+            features = batch_to_device(self.module.features_of(self.held_out.rows(rows)), network.device)
             text, candidates, scores, mask = unpack(features)
             choice = network.choose(text, candidates, scores, mask)
             usable = mask.any(dim=1)
@@ -177,7 +157,7 @@ class Arca(Objective):
             gained = actors.reward(scores, choice.similarity, self.config.reward)
             rewards.append(gained.gather(1, best[:, None])[:, 0][usable])
             chosen += best[usable].tolist()
-        shares = [chosen.count(k) / len(chosen) for k in range(self.held_out.candidates.mask.shape[1]) if chosen]
+        shares = [chosen.count(k) / len(chosen) for k in range(self.held_out.mask.shape[1]) if chosen]
         means = {
             name: float(torch.cat(values).mean())
             for name, values in (("epsilon_1", distances), ("epsilon_2", drifts), ("held_out_reward", rewards))

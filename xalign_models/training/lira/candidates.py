@@ -24,11 +24,13 @@ class Candidates:
     """K translations for each of n texts.
 
     Attributes:
+        originals: The n texts.
         texts: n lists of K translations.
         mask: (n, K), whether the candidate is a valid translation with readable scores.
         scores: (n, K, 3), scores of the critic; zeros without a critic.
     """
 
+    originals: Sequence[str]
     texts: list[list[str]]
     mask: Tensor
     scores: Tensor
@@ -36,7 +38,8 @@ class Candidates:
     def rows(self, chosen: Sequence[int]) -> Candidates:
         """The candidates of the texts at the given positions."""
         index = torch.as_tensor(chosen, dtype=torch.long)
-        return Candidates([self.texts[i] for i in chosen], self.mask[index], self.scores[index])
+        originals, texts = [self.originals[i] for i in chosen], [self.texts[i] for i in chosen]
+        return Candidates(originals, texts, self.mask[index], self.scores[index])
 
 
 def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None) -> tuple[TranslatorSpec, ...]:
@@ -136,4 +139,4 @@ class CandidateSource:
             scores[contested], mask[contested] = judged, readable
         for row in (~mask.any(dim=1)).nonzero()[:, 0].tolist():
             rows[row][0] = texts[row]
-        return Candidates(rows, mask, scores)
+        return Candidates(texts, rows, mask, scores)

@@ -136,20 +136,20 @@ class LiRA(InputModule):
         texts = [item["text"] if isinstance(item, dict) else item for item in inputs]
         named = [item.get("lang") if isinstance(item, dict) else None for item in inputs]
         languages = [canonical(code) if code else tag and tag[1] for code in named]
-        features = self.features_of(texts, self.source(texts, languages))
+        features = self.features_of(self.source(texts, languages))
         return {**features, "lang": languages} if any(languages) else features
 
     def tokenize_english(self, texts: Sequence[str]) -> Features:
         """Features of the English path."""
         return self.network.english.preprocess(list(texts))
 
-    def features_of(self, texts: Sequence[str], candidates: Candidates) -> Features:
+    def features_of(self, candidates: Candidates) -> Features:
         """Features of texts for the encoder and of all their candidates for the English path, with mask and scores."""
         prompt = dict(self.backbones["multilingual"].prompts).get("default")
         flat = [text for row in candidates.texts for text in row]
         parts = {
             "candidates": self.tokenize_english(flat),
-            "text": self.network.encoder.preprocess(list(texts), prompt=prompt),
+            "text": self.network.encoder.preprocess(list(candidates.originals), prompt=prompt),
         }
         if self.design.residual:
             own = self.network.english.preprocess(flat, prompt=self._english_prompt or None)
@@ -171,11 +171,11 @@ class LiRA(InputModule):
         return features
 
     @torch.inference_mode()
-    def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> ArcaOutput:
+    def actor_choice(self, candidates: Candidates, batch_size: int = 32) -> ArcaOutput:
         """The actor's log probability of each candidate of n texts; the streams in the output are empty."""
         choices = []
-        for rows in batched(range(len(texts)), batch_size):
-            features = self.features_of([texts[i] for i in rows], candidates.rows(rows))
+        for rows in batched(range(len(candidates.texts)), batch_size):
+            features = self.features_of(candidates.rows(rows))
             choice = self.network.choose(*unpack(batch_to_device(features, self.network.device)))
             choices.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
         nothing = torch.zeros(0)

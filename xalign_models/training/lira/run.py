@@ -23,7 +23,7 @@ from xalign_models.models.metadata import published_datasets
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
-from xalign_models.training.lira.arca import Arca, Examples, history
+from xalign_models.training.lira.arca import Arca, history
 from xalign_models.training.lira.candidates import CandidateSource, at_k, translate
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
@@ -105,7 +105,9 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
             extra = [Translations(make_translator(name, place)) for name in arca.extra]  # for the training text alone
             source = CandidateSource((*own.translations, *extra), own.scores, online=process_count() == 1)
             translate([*text.train, *text.held_out], source)
-            return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
+            parts = (text.train, text.held_out)
+            train, held_out = (source([row.text for row in part], [row.lang for row in part]) for part in parts)
+            return Arca(module, train, held_out, arca)
 
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
         log, _ = _fit(model, folder, device, arca, {"batch_size": len(text.train)}, objective, rates)
