@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
 from xalign_models.errors import FileError, ResultsError
@@ -22,10 +21,9 @@ from xalign_models.results.reading import METRICS, Frame, Results, TaskScores, r
 
 SATURATED, FEWEST = 0.5, 50
 """A result of at least ``FEWEST`` subsets of which more than this share is exactly 1 is implausible."""
-_COLUMNS = (
-    "model", "revision", "mteb_version", "task", "dataset_revision", "split", "subset", "languages", "main_score",
-    "metric",
-)  # fmt: skip
+_RUN = ("model", "revision", "task", "dataset_revision", "mteb_version")
+_TEXT = (*_RUN, "split", "subset", "languages", "metric")
+_COLUMNS = (*_TEXT, "main_score")
 _NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
 
 
@@ -78,39 +76,37 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[TaskScores]:
     try:
         table = read_parquet(path, _COLUMNS)
         scores = table.column("main_score").cast(pa.float64()).to_numpy()
-        text = {column: _encode(table.column(column)) for column in _COLUMNS if column != "main_score"}
+        text = table.drop_columns("main_score").to_pandas().astype("category")
     except (FileError, pa.ArrowException, ValueError) as error:
         raise ResultsError(f"{path} is not a table of results with the columns {', '.join(_COLUMNS)}.") from error
-    codes = {column: encoded for column, (encoded, _) in text.items()}
-    names = {column: values for column, (_, values) in text.items()}
-    keys = ("model", "revision", "task", "dataset_revision", "mteb_version")
-    order = np.lexsort([codes[key] for key in keys])
-    changes = np.any([np.diff(codes[key][order]) != 0 for key in keys], axis=0)
-    languages = [tuple((text or "").split()) for text in names["languages"]]
-    for part in np.split(order, np.flatnonzero(changes) + 1) if len(order) else ():
-        first = {key: names[key][codes[key][part[0]]] for key in keys}
-        if None in (first["model"], first["revision"], first["task"]):
+    values = {  # a missing one has the code -1, the place of the None at the end
+        name: np.array([*map(str, column.cat.categories), None])[column.cat.codes] for name, column in text.items()
+    }
+    spoken = {value: tuple(value.split()) for value in map(str, text["languages"].cat.categories)}
+    for part in text.groupby([*_RUN], observed=True, dropna=False, sort=False).indices.values():
+        model, revision, task, dataset_revision, version = (values[name][part[0]] for name in _RUN)
+        if None in (model, revision, task):
             problems.append(f"{len(part)} rows left out, without a model, revision or task")
             continue
-        counts = Counter(names["metric"][code] for code in codes["metric"][part])
+        counts = Counter(values["metric"][part])
         # The table has one metric a row: a subset in which all is right has F1 equal to accuracy.
         metric = "f1" if "f1" in counts else max(METRICS, key=lambda name: counts.get(name, 0))
         least, frame, impossible = minimum([metric]), dict[tuple[str, str], tuple[str, ...]](), dict[str, str]()
         kept = []
-        places = (codes[column][part] for column in ("split", "subset", "languages"))
-        for split, subset, language, score in zip(*places, scores[part].tolist(), strict=True):
-            key = str(names["split"][split]), str(names["subset"][subset])
+        places = (values[name][part] for name in ("split", "subset", "languages"))
+        for split, subset, languages, score in zip(*places, scores[part].tolist(), strict=True):
+            key = str(split), str(subset)
             if reason := outside(score, least) or (key in frame and "it has several scores; the first counts"):
                 impossible[key[1]] = str(reason)
             else:
-                frame[key] = languages[language]
+                frame[key] = spoken.get(languages, ())
                 kept.append(score)
         main = np.array(kept, np.float64)
         yield TaskScores(
-            model=first["model"].replace("__", "/", 1),
-            revision=first["revision"],
-            task=first["task"],
-            dataset_revision=first["dataset_revision"],
+            model=model.replace("__", "/", 1),
+            revision=revision,
+            task=task,
+            dataset_revision=dataset_revision,
             trained_on=False,
             baseline=None,
             date=datetime.now(UTC),
@@ -118,19 +114,8 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[TaskScores]:
             frame=Frame(tuple(s for s, _ in frame), tuple(s for _, s in frame), tuple(frame.values())),
             columns={MAIN: main, **({metric: main} if counts.get(metric) else {})},
             impossible=impossible,
-            mteb_version=first["mteb_version"],
+            mteb_version=version,
         )
-
-
-def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """A column of text as codes and values; a missing value has the code -1, the place of the None at the end."""
-    import pyarrow as pa
-
-    encoded = column.combine_chunks()
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.cast(pa.string()).dictionary_encode()
-    values = encoded.dictionary.cast(pa.string()).to_pylist()
-    return encoded.indices.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False), [*values, None]
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[TaskScores]:
