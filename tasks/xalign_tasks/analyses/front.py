@@ -26,6 +26,7 @@ from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.models.catalogue import fits
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec
+from xalign_models.ranking.graded import TOP, graded_measures
 from xalign_models.ranking.pools import mixed, one_target_ranks, quota, z_scores
 from xalign_models.ranking.ranks import Adjust, Ranks, average_precision, normalise, one_target_precision, target_counts
 from xalign_models.specs import ModelSpec
@@ -36,8 +37,8 @@ from xalign_tasks.lareqa.task import pool_targets
 from xalign_tasks.product_search.layout import load
 from xalign_tasks.product_search.task import ProductSearchStandIn
 
-TOP, DRAWS = 10, 1000
-"""Depth of nDCG and of the share of languages, and number of bootstrap samples."""
+DRAWS = 1000
+"""Number of bootstrap samples."""
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MEASURES = ("same", "other", "share", "ndcg", "map")
 LABELS = {"same": "MRR of the answer in the question's language", "other": "MRR of an answer in another language"}
@@ -177,13 +178,11 @@ def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | No
         ranks = one_target_ranks(queries, texts, pool.targets, adjust)
         reciprocal = np.where(ranks > 0, 1 / np.maximum(ranks, 1), np.nan)
     own = (of_pool[pool.targets] == asked[:, None]) & (counts > 0)
-    gains = np.where((counts > 0) & (counts <= TOP), 1 / np.log2(1 + np.maximum(counts, 1)), 0).sum(axis=1)
-    ideal = np.cumsum(1 / np.log2(2 + np.arange(TOP)))[np.minimum((counts > 0).sum(axis=1), TOP) - 1]
     found = {
         "same": np.ma.array(reciprocal, mask=~own).mean(axis=1).filled(np.nan),
         "other": np.ma.array(reciprocal, mask=own | (counts <= 0)).mean(axis=1).filled(np.nan),
         "share": (of_pool[best] == asked[:, None]).mean(axis=1),
-        "ndcg": gains / ideal,
+        "ndcg": graded_measures(counts, np.ones(counts.shape))[f"ndcg_at_{TOP}"],
         "map": average_precision(counts),
     }
     return {measure: 100 * found[measure] for measure in MEASURES}

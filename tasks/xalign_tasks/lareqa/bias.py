@@ -10,9 +10,9 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from xalign_models.corpora import ENGLISH
+from xalign_models.ranking.graded import graded_measures
 
 Counts = npt.NDArray[np.int64]
-TOP = 10
 TRANSLATION = 0.5
 """Gain of an answer in another language than the question's; an answer in its own language has 1."""
 
@@ -98,19 +98,15 @@ def language_preference(
         - ``right_own_language``, ``right_other_language``, ``wrong_own_language``, ``wrong_other_language``: shares by
           whether the best candidate is an answer, and by its language.
     """
-    rows = np.arange(len(ranks))
-    own = ranks[rows, question_languages]
+    own = ranks[np.arange(len(ranks)), question_languages]
     asked = (own > 0) & ((ranks > 0).sum(axis=1) > 1)
-    gains = np.where(ranks > 0, TRANSLATION, 0.0)
-    gains[rows, question_languages] *= 1 / TRANSLATION
-    discounts = np.where((ranks > 0) & (ranks <= TOP), 1 / np.log2(np.maximum(ranks, 1) + 1.0), 0.0)
-    best_gains = -np.sort(-gains, axis=1)[:, :TOP]
-    ideal = best_gains @ (1 / np.log2(np.arange(2, best_gains.shape[1] + 2)))
-    others = np.where(ranks > 0, ranks, np.iinfo(ranks.dtype).max)
+    own, ranks, question_languages, first = (side[asked] for side in (own, ranks, question_languages, first))
+    gains = np.where(question_languages[:, None] == np.arange(len(languages)), 1.0, TRANSLATION)
+    measures = graded_measures(ranks, gains)
     right, at_home = (ranks == 1).any(axis=1), first == question_languages
     of_question = {
-        "own_language_first": own == others.min(axis=1),
-        "lang_ndcg_at_10": (gains * discounts).sum(axis=1) / np.maximum(ideal, TRANSLATION),
+        "own_language_first": measures["mrr"] == 1 / own,
+        "lang_ndcg_at_10": measures["ndcg_at_10"],
         "right_own_language": right & at_home,
         "right_other_language": right & ~at_home,
         "wrong_own_language": ~right & at_home,
@@ -119,5 +115,5 @@ def language_preference(
     return {
         language: {name: float(values[chosen].mean()) for name, values in of_question.items()}
         for index, language in enumerate(languages)
-        if (chosen := asked & (question_languages == index)).any()
+        if (chosen := question_languages == index).any()
     }

@@ -13,10 +13,11 @@ from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1, to_iso639_1
 from xalign_models.paths import data_dir
+from xalign_models.ranking.graded import TOP
 from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
 from xalign_tasks.base import Scored, Scoring, task_metadata, without_normalisation
 from xalign_tasks.files import FilesTask
-from xalign_tasks.lareqa.bias import TOP, language_preference, language_shares, rank_agreement
+from xalign_tasks.lareqa.bias import language_preference, language_shares, rank_agreement
 from xalign_tasks.lareqa.reader import SENTENCE_END, Side, read_file, read_rows
 
 HOME = "github.com/google-research-datasets/lareqa"
