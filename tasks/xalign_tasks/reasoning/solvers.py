@@ -8,7 +8,8 @@ import torch
 from xalign_models.backbones import policy
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
-from xalign_models.generation.language_model import LanguageModel
+from xalign_models.generation.journal import batched
+from xalign_models.generation.language_model import Completion, LanguageModel
 from xalign_models.models.names import find_spec
 from xalign_models.training.lira.module import LiRA
 from xalign_models.training.lira.run import open_lira
@@ -73,22 +74,15 @@ class Solver:
     def solve(self, problems: Sequence[Problem], language: str) -> list[bool]:
         """Whether each problem's answer ends with its number."""
         questions = self.questions([problem.question for problem in problems], language)
-        right = []
-        for start in range(0, len(questions), BATCH):
-            written = self.model.write(
-                [self.prompt(question) for question in questions[start : start + BATCH]],
-                max_new_tokens=MOST_TOKENS,
-                stop=() if self.model.tokenizer.chat_template else ("\n\n", "Problem:"),
-            )
-            right += [
-                final_number(completion.text) == problem.answer
-                for completion, problem in zip(written, problems[start : start + BATCH], strict=True)
-            ]
-        return right
+        written: list[Completion] = []
+        for batch in batched(map(self.prompt, questions), BATCH):
+            stop = () if self.model.chats else ("\n\n", "Problem:")
+            written += self.model.write(batch, max_new_tokens=MOST_TOKENS, stop=stop)
+        return [final_number(text) == problem.answer for (text, _), problem in zip(written, problems, strict=True)]
 
     def prompt(self, question: str) -> str:
         """The prompt of a problem, for a chat model or a plain one."""
-        if self.model.tokenizer.chat_template:
+        if self.model.chats:
             return self.model.chat(SOLVE.format(question=question))
         shown = [f"Problem: {shot}\n{steps} Answer: {number}\n" for shot, steps, number in SHOTS]
         return "\n".join([*shown, f"Problem: {question}\n"])
@@ -97,17 +91,14 @@ class Solver:
         """Whether the likeliest letter after each question is the right one."""
         stems = self.questions([question.stem for question in questions], language)
         right = []
-        for start in range(0, len(stems), BATCH):
-            batch = questions[start : start + BATCH]
+        for batch in batched(zip(stems, questions, strict=True), BATCH):
             prompts = []
-            for stem, question in zip(stems[start : start + BATCH], batch, strict=True):
+            for stem, question in batch:
                 choices = "\n".join(f"{letter}. {text}" for letter, text in question.choices.items())
                 prompts.append(self.model.chat(CHOOSE.format(question=stem, choices=choices)))
-            letters = sorted({letter for question in batch for letter in question.choices})
-            chances = self.model.next_of(
-                prompts, letters if self.model.tokenizer.chat_template else [f" {letter}" for letter in letters]
-            )
-            offered = torch.tensor([[letter in question.choices for letter in letters] for question in batch])
+            letters = sorted({letter for _, question in batch for letter in question.choices})
+            chances = self.model.next_of(prompts, letters if self.model.chats else [f" {letter}" for letter in letters])
+            offered = torch.tensor([[letter in question.choices for letter in letters] for _, question in batch])
             best = chances.masked_fill(~offered, -1).argmax(dim=1).tolist()
-            right += [letters[place] == question.answer for place, question in zip(best, batch, strict=True)]
+            right += [letters[place] == question.answer for place, (_, question) in zip(best, batch, strict=True)]
         return right
