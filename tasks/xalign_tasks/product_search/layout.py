@@ -11,7 +11,7 @@ Locales are ``bd id my pk th ph vn``; another split's qrels lie beside ``test.js
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,34 +101,29 @@ def _locale(folder: Path, split: str) -> Locale:
     return Locale(query_texts, item_texts, relevant, query_languages, item_languages)
 
 
-def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
+def _texts(rows: Iterable[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
     """Texts and, where a row names one, languages, by id."""
     tagged = texts_by_id(rows)
     texts = {identifier: text for identifier, (text, _) in tagged.items()}
     return texts, {identifier: language for identifier, (_, language) in tagged.items() if language}
 
 
-def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
-    if (folder / _STAND_IN[0]).is_file():
-        return _stand_in(folder)
-    return _lines(folder / "queries.jsonl"), _lines(folder / "corpus.jsonl"), _lines(folder / f"qrels/{split}.jsonl")
-
-
-def _lines(path: Path) -> Iterator[LocatedRow]:
-    if not path.is_file():
-        raise DataError(f"{path} is missing; each locale needs queries.jsonl, corpus.jsonl and qrels/test.jsonl.")
-    return read_records(path)
-
-
-def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
-    """The files of the stand-in, in their own layout, as rows in mteb's layout."""
+def _tables(folder: Path, split: str) -> Iterable[Iterable[LocatedRow]]:
+    """The rows of queries, corpus and judgements; those of the stand-in, which has a layout of its own, in mteb's."""
+    if not (folder / _STAND_IN[0]).is_file():
+        paths = [folder / name for name in ("queries.jsonl", "corpus.jsonl", f"qrels/{split}.jsonl")]
+        if missing := [path for path in paths if not path.is_file()]:
+            raise DataError(
+                f"{missing[0]} is missing; each locale needs queries.jsonl, corpus.jsonl and qrels/test.jsonl."
+            )
+        return map(read_records, paths)
     try:
         queries, items, pairs = (json.loads(read_bytes(folder / name)) for name in _STAND_IN)
         qrels = [{"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]} for row in pairs]
         return (
-            iter([(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()]),
-            iter([(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()]),
-            iter([(f"{folder}, pair {number}", row) for number, row in enumerate(qrels, 1)]),
+            [(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()],
+            [(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()],
+            [(f"{folder}, pair {number}", row) for number, row in enumerate(qrels, 1)],
         )
     except (FileError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not in the stand-in's layout ({error!r}).") from None
