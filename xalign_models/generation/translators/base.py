@@ -171,6 +171,8 @@ _COMMON = frozenset(
     "the a an of to in and is was for on with that it he she they we you i are be as at by from this not or have has "
     "had but will can his her their our your its were been which who what there more all one".split()
 )
+_LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){5}$")
+"""Six repetitions of up to eight words at the end of a text with single spaces."""
 _ENOUGH = 10
 """Number of words from which on a text must contain a common English word."""
 
@@ -194,7 +196,7 @@ def clean(written: str, source: str, language: str | None, *, finished: bool = T
     text = unwrap(written, source)
     if not text:
         return Cleaned("", "empty")
-    if not finished or _loops(text):
+    if not finished or _LOOP.search(" ".join(text.split())):
         return Cleaned(text, "endless")
     if language != ENGLISH and len(text.split()) > 3 and _plain(text) == _plain(source):
         return Cleaned(text, "untranslated")
@@ -235,12 +237,3 @@ def _is_latin(char: str) -> bool:
 
 def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def _loops(text: str) -> bool:
-    """Whether the text ends in six repetitions of up to eight words."""
-    words = text.split()
-    return any(
-        len(words) >= 6 * size and len({tuple(words[-(i + 1) * size : len(words) - i * size]) for i in range(6)}) == 1
-        for size in range(1, 9)
-    )
