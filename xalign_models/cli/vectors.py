@@ -13,6 +13,7 @@ from xalign_models.errors import ModelError
 from xalign_models.paths import expanded, require_replaceable
 from xalign_models.specs import Unknown
 
+Policy = Annotated[Unknown | None, Option(help="Policy for languages not fitted; by default the model's own.")]
 PER_LANGUAGE = 20
 """Texts of a language of a corpus that `xalign parity` compares by default; of a file, it compares all."""
 
@@ -31,9 +32,7 @@ def apply(
     lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
     prompt: Annotated[str | None, Option(help="Name of the vectors' prompt; by default the model's own.")] = None,
     prompt_column: Annotated[str | None, Option(help="Column of the rows' prompts, such as query.")] = None,
-    unknown: Annotated[
-        Unknown | None, Option(help="Policy for languages not fitted; by default the model's own.")
-    ] = None,
+    unknown: Policy = None,
     *,
     where: EngineOptions,
     device: Device = None,
@@ -57,9 +56,7 @@ def export(
     folder: Annotated[Path | None, Option("--numpy", help="Directory for the maps and code to apply them.")] = None,
     graph: Annotated[Path | None, Option("--onnx", help="ONNX file to write.")] = None,
     lang: Annotated[str | None, Option(help="Language of texts that have none.")] = None,
-    unknown: Annotated[
-        Unknown | None, Option(help="Policy for languages not fitted; by default the model's own.")
-    ] = None,
+    unknown: Policy = None,
     device: Device = None,
 ) -> None:
     """Write a model's maps for services that lack xalign: for numpy or for ONNX Runtime."""
