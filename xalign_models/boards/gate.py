@@ -20,7 +20,7 @@ from xalign_models.parallel import map_forked
 from xalign_models.results.items import Items
 from xalign_models.results.languages import code, language_pairs, language_weights
 from xalign_models.results.possible import MAIN
-from xalign_models.results.proportions import Fall, fall_of, interval, p_of_fall
+from xalign_models.results.proportions import Fall, interval, p_of_fall
 from xalign_models.results.reading import Results, read_results
 
 
@@ -108,7 +108,7 @@ def _judge(
             bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common) if bad else {})
     shares = language_weights(common) if common else {}
-    gaps = items.gaps(new, old, shares)
+    falls = items.falls(new, old, shares)
     earlier = items.outcomes(old)
     outcomes = items.outcomes(new) if earlier else {}
     counts = {subset: (len(earlier[subset]), len(outcomes[subset])) for subset in earlier.keys() & outcomes.keys()}
@@ -120,12 +120,7 @@ def _judge(
             yield GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, reason), None
             continue
         before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)
-        row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after)
-        fall = None
-        if name in gaps:
-            whole = sum(weight / len(outcomes[subset]) for subset, weight in weights.items())
-            fall = fall_of(gaps[name], whole)
-        yield row, fall
+        yield GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after), falls.get(name)
 
 
 def _unknown(key: tuple[str, str], sides: tuple[Results, Results]) -> str | None:

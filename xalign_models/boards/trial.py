@@ -160,12 +160,12 @@ def _scores(plain: TaskScores, aligned: TaskScores) -> tuple[Score, ...]:
         name: dict.fromkeys(subsets, 1 / len(subsets)) for name, subsets in parts.items() if subsets
     }
     rows |= {name: weights for name, weights in language_weights(before).items() if name != "mean"}
-    scores, gaps_by_row = [], items.gaps(aligned, plain, rows)
+    scores, falls = [], items.falls(aligned, plain, rows)
     for name, weights in rows.items():
         means = [sum(values[subset] * share for subset, share in weights.items()) for values in (before, after)]
         interval = -np.inf, np.inf
-        if name in gaps_by_row:
-            whole = sum(share / len(items.outcomes(plain)[subset]) for subset, share in weights.items())
-            interval = over_items(means[1] - means[0], float(gaps_by_row[name].var() * len(gaps_by_row[name])), whole)
+        if name in falls:
+            total, squares, _, share = map(float, falls[name])
+            interval = over_items(-total, squares - total**2 * share, share)
         scores.append(Score(name, means[0], means[1], interval))
     return tuple(scores)

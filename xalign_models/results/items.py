@@ -21,8 +21,9 @@ from xalign_models.errors import FileError, one_line
 from xalign_models.files import read_npz
 from xalign_models.paths import atomic_file
 from xalign_models.results.intervals import Sample
+from xalign_models.results.proportions import Fall, fall_of
 from xalign_models.results.reading import TaskScores
-from xalign_models.results.significance import ZERO
+from xalign_models.results.significance import ZERO, effect_of_changes
 
 logger = logging.getLogger(__name__)
 
@@ -151,10 +152,8 @@ class Items:
         self._size = 0  # bytes
         self.samples: dict[tuple[Path, frozenset[str]], Sample | None] = {}
 
-    def gaps(
-        self, table: TaskScores, base: TaskScores, rows: Mapping[str, Mapping[str, float]]
-    ) -> dict[str, npt.NDArray[np.float64]]:
-        """Each sentence's share (n,) in the weighted means of ``table`` less those of ``base``, which are their sums.
+    def falls(self, table: TaskScores, base: TaskScores, rows: Mapping[str, Mapping[str, float]]) -> dict[str, Fall]:
+        """The fall of weighted means from ``base`` to ``table``, by sentence.
 
         ``rows`` are the weights of each mean by subset. A mean is left out if one of its subsets has no outcomes in one
         of the two, or other sentences. Sentence i counts as the same in all subsets, as in multi-parallel text; if
@@ -165,16 +164,27 @@ class Items:
         kept = [s for s in hits if s in base_hits and len(hits[s]) == len(base_hits[s])]
         place = {subset: index for index, subset in enumerate(kept)}
         tested = {name: weights for name, weights in rows.items() if weights.keys() <= place.keys()}
-        moved = np.zeros((len(kept), max((len(hits[subset]) for subset in kept), default=0)))
-        for row, subset in zip(moved, kept, strict=True):
+        if not tested:
+            return {}
+        lengths = np.array([len(hits[subset]) for subset in kept])
+        shape = len(kept), lengths.max()
+        moved, before = np.zeros(shape), np.zeros(shape, np.float32)
+        for row, old, subset in zip(moved, before, kept, strict=True):
             np.subtract(hits[subset], base_hits[subset], row[: len(hits[subset])], dtype=np.float64)
+            old[: len(hits[subset])] = base_hits[subset]
         shares = np.zeros((len(tested), len(kept)))
         for row, weights in zip(shares, tested.values(), strict=True):
             row[[place[subset] for subset in weights]] = [*weights.values()]
-        gaps = shares / [max(len(hits[subset]), 1) for subset in kept] @ moved
+        shares /= lengths
+        gaps = shares @ moved
         gaps[np.abs(gaps) < ZERO] = 0  # equal outcomes
-        lengths = (max(len(hits[subset]) for subset in weights) for weights in tested.values())
-        return {name: row[:length] for name, row, length in zip(tested, gaps, lengths, strict=True)}
+        distinct, kind = np.unique(lengths, return_inverse=True)
+        there = np.arange(lengths.max()) < distinct[:, None]
+        before -= there[kind] * (before.sum(axis=1, keepdims=True) / lengths[:, None]).astype(np.float32)
+        changes = gaps - shares * (moved.sum(axis=1) / lengths) @ np.eye(len(distinct))[kind] @ there
+        effects = effect_of_changes(changes, shares.astype(np.float32) @ before).tolist()
+        moments = zip(tested, gaps, shares.sum(axis=1).tolist(), effects, strict=True)
+        return {name: fall_of(*row) for name, *row in moments}
 
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""

@@ -19,6 +19,7 @@ Numbers = float | npt.NDArray[Any]
 Z = 1.6448536269514722
 """One-sided 95% quantile of the normal distribution."""
 _HALVINGS = 40  # of an interval of at most two, down to 2e-12
+_EFFECT = 0.4  # times n ** (-1 / 3): the gate's mean design effect of independent items, less 1
 _TAIL = 1e-12  # probability of the counts that a plan leaves out at either end
 
 
@@ -38,15 +39,20 @@ class Fall(NamedTuple):
     share: Numbers
 
 
-def fall_of(gaps: npt.NDArray[np.float64], share: float) -> Fall:
-    """The fall by each item's share (n,) in the difference new minus old."""
+def fall_of(gaps: npt.NDArray[np.float64], share: float, effect: float = 1.0) -> Fall:
+    """The fall by each item's share (n,) in the difference new minus old.
+
+    If ``effect`` items count as one, each of fewer items has a larger share (Rao and Scott 1992, A simple method for
+    the analysis of clustered binary data).
+    """
     squares = gaps * gaps
-    return Fall(-float(gaps.sum()), float(squares.sum()), float(np.abs(gaps) @ squares), share)
+    cubes = float(np.abs(gaps) @ squares)
+    return Fall(-float(gaps.sum()), float(squares.sum()) * effect, cubes * effect**2, share * effect)
 
 
-def counted(lost: Numbers, won: Numbers, n: Numbers) -> Fall:
-    """The fall of right and wrong answers, by how many of n items were lost and won."""
-    return Fall((lost - won) / n, (lost + won) / n**2, (lost + won) / n**3, 1 / n)
+def counted(lost: Numbers, won: Numbers, n: Numbers, effect: Numbers = 1) -> Fall:
+    """The fall of right and wrong answers, by how many of n items were lost and won, if ``effect`` count as one."""
+    return Fall((lost - won) / n, (lost + won) / n**2 * effect, (lost + won) / n**3 * effect**2, effect / n)
 
 
 def score(fall: Fall, margin: Numbers) -> npt.NDArray[np.float64]:
@@ -100,18 +106,19 @@ def items_needed(margin: float, churn: float, languages: int, power: float) -> i
     Args:
         margin: The fall to rule out, as a fraction.
         churn: Fraction of the answers that change, half of them to right and half to wrong.
-        languages: Number of languages, of independent items.
+        languages: Number of languages, of independent items; multiply the result by the design effect of others.
         power: Probability that all of them pass.
     """
     from scipy.stats import binom
 
     def passes(n: int) -> bool:
+        effect = 1 + _EFFECT * n ** (-1 / 3)
         low, high = binom.ppf([_TAIL, 1 - _TAIL], n, churn)
         changed = np.arange(max(low, 0), high + 1)
         most, least = np.full(len(changed), -1.0), changed + 1  # lost answers that pass and that do not, by bisection
         for _ in range(n.bit_length() + 1):
             lost = (most + least) // 2
-            passed = score(counted(lost, changed - lost, n), margin) <= -Z
+            passed = score(counted(lost, changed - lost, n, effect), margin) <= -Z
             most, least = np.where(passed, lost, most), np.where(passed, least, lost)
         chance = binom.pmf(changed, n, churn) @ binom.cdf(most, changed, 0.5)
         return float(chance) ** languages >= power

@@ -360,9 +360,9 @@ def test_subsets_of_different_length_weigh_the_same(put, tmp_path) -> None:
     pair_of_models(put, mine, theirs)
     results = read_results(tmp_path)
     rows = {"mean": {"de": 0.5, "en": 0.5}, "lacking": {"de": 0.5, "fr": 0.5}}
-    gaps = Items("main_score").gaps(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], rows)
-    assert gaps.keys() == {"mean"}
-    assert 100 * gaps["mean"].sum() == pytest.approx(cells(leaderboard(results))[LSAR]["T"].difference, abs=1e-3)
+    falls = Items("main_score").falls(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], rows)
+    assert falls.keys() == {"mean"}
+    assert -100 * falls["mean"].total == pytest.approx(cells(leaderboard(results))[LSAR]["T"].difference, abs=1e-3)
 
 
 def test_labels_and_average_precisions_are_tested_too(put, tmp_path) -> None:

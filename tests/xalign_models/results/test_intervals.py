@@ -108,7 +108,7 @@ def test_the_board_needs_as_many_languages_as_the_committed_simulation_says() ->
     with TABLE.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["method"] == "board"]
     assert {row["name"] for row in rows} == {design.name for design in DESIGNS}
-    wrong = [int(row["languages"]) for row in rows if not 93 <= float(row["coverage"]) <= 97]
+    wrong = [int(row["languages"]) for row in rows if not 92 <= float(row["coverage"]) <= 97]
     counts = sorted({int(row["languages"]) for row in rows})
     assert next(count for count in counts if count > max(wrong, default=0)) <= FEWEST
 
