@@ -10,7 +10,9 @@ from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
 from xalign_tasks.files import files_by_language
 
-_NUMBER = re.compile(r"[-−]?\d[\d.,'’٫٬\u00a0\u202f]*\d|[-−]?\d")
+_SPACES = " \u00a0\u2009\u202f"
+_GROUPED = rf"\d{{1,3}}(?:[{_SPACES}，]\d{{3}})+(?!\d)(?:[.,٫]\d+)?"
+_NUMBER = re.compile(rf"[-−]?(?:{_GROUPED}|\d[\d.,'’٫٬]*\d|\d)")
 _MARK = re.compile(r"####|\banswer\**\s*(?:is\b|[:=])", re.IGNORECASE)
 
 
@@ -24,9 +26,12 @@ def final_number(written: str) -> Decimal | None:
 
 
 def to_number(text: str) -> Decimal | None:
-    """Parse a number in any script's digits, with points or commas as separators of thousands or decimals."""
+    """Parse a number in any script's digits, with separators of decimals and thousands.
+
+    A single point or comma before three digits separates thousands, because answers of MGSM are whole numbers.
+    """
     plain = "".join(str(unicodedata.digit(char, char)) for char in text.strip()).replace("−", "-")
-    plain = re.sub(r"[\s'’٬]", "", plain).replace("٫", ".")
+    plain = re.sub(r"[\s'’٬，]", "", plain).replace("٫", ".")
     separators = [char for char in plain if char in ".,"]
     grouped = len(separators) > 1 and len(set(separators)) == 1
     if grouped or re.fullmatch(r"-?[1-9]\d{0,2}[.,]\d{3}", plain):

@@ -36,7 +36,7 @@ def read(path: Path) -> list[Question]:
     """The questions of a file.
 
     Raises:
-        DataError: A line is not a question with choices and the letter of one of them.
+        DataError: A line is not a question with choices of different letters and the letter of one of them.
     """
     questions = []
     for place, record in read_records(path):
@@ -45,6 +45,8 @@ def read(path: Path) -> list[Question]:
             question = Question(str(record["question"]["stem"]), choices, str(record["answerKey"]))
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{place} is not a question of X-CSQA ({error!r}).") from None
+        if len(choices) < len(record["question"]["choices"]):
+            raise DataError(f"{place}: two choices have the same letter.")
         if question.answer not in choices:
             raise DataError(f"{place}: the answer {question.answer!r} is not one of {', '.join(choices)}.")
         questions.append(question)

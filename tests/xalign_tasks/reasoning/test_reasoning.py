@@ -27,7 +27,8 @@ from xalign_tasks.reasoning.solvers import Solver
     [
         ("42", 42), ("-7", -7), ("−7", -7), ("1,234", 1234), ("1.234", 1234), ("1,234,567", 1234567), ("3.5", "3.5"),
         ("3,5", "3.5"), ("1,234.5", "1234.5"), ("1.234,5", "1234.5"), ("0.125", "0.125"), ("৪২", 42), ("๑๒", 12),
-        ("1’234", 1234), ("x", None), ("", None),
+        ("1’234", 1234), ("80 000", 80000), ("80\u202f000,5", "80000.5"), ("８０，０００", 80000), ("৮০,০০০", 80000),
+        ("1,00,000", 100000), ("x", None), ("", None),
     ],
 )  # fmt: skip
 def test_numbers_are_read_as_they_are_written(text: str, number: Any) -> None:
@@ -49,6 +50,14 @@ def test_numbers_are_read_as_they_are_written(text: str, number: Any) -> None:
         ("Answer: none. There were 5", 5),
         ("He answered 12 right and 3 wrong, so he scored 9.", 9),
         ("**Answer**: 19, as 20 - 1 = 19, not 18", 19),
+        ("Réponse : 80 000 euros", 80000),
+        ("Answer: 80\u00a0000", 80000),
+        ("Ответ: 1\u202f080\u2009000 рублей", 1080000),
+        ("答案是 ８０，０００", 80000),
+        ("উত্তর: ৮০ ০০০", 80000),
+        ("Answer: 80.000", 80000),
+        ("in 2019 200 more, and in 7 1000, so 3\u00a04", 4),
+        ("Answer: 80 0001", 80),
     ],
 )
 def test_the_final_number_counts(written: str, number: int | None) -> None:
@@ -95,6 +104,9 @@ def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureF
     assert xcsqa.read(path)[0].answer == "1"
     path.write_text(json.dumps({"question": {"stem": "x", "choices": choices}, "answerKey": ["B"]}))
     with pytest.raises(DataError, match="is not one of 1, B"):
+        xcsqa.read(path)
+    path.write_text(json.dumps({"question": {"stem": "x", "choices": choices * 2}, "answerKey": "B"}))
+    with pytest.raises(DataError, match="line 1: two choices have the same letter"):
         xcsqa.read(path)
     path.write_text('{"question": 1}\n')
     with pytest.raises(DataError, match="line 1 is not a question"):
