@@ -1,8 +1,9 @@
 """Inputs of a first module: texts, or texts with their language, which may have to be identified."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from numbers import Number
 from typing import Any
 
 from xalign_models.errors import DataError, LanguageError
@@ -34,6 +35,18 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
         Unidentified.of(text) if code == "auto" else None if code is None else canonical(code)
         for text, code in zip(texts, given, strict=True)
     ]
+
+
+def require_texts(rows: Iterable[Any], first: int = 0) -> None:
+    """Refuse a row, the first of which has the number ``first``, without a text.
+
+    Raises:
+        DataError: A row or its text is None, a number or bytes.
+    """
+    for place, row in enumerate(rows, first):
+        text = row["text"] if isinstance(row, dict) and "text" in row else row
+        if text is None or isinstance(text, Number | bytes):
+            raise DataError(f"texts[{place}] is {text!r:.50}, which is not a text; give a string, or leave it out.")
 
 
 def require_whole(texts: Sequence[Any]) -> None:

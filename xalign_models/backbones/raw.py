@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.inputs import SLOT, require_whole, split_side, with_side
+from xalign_models.backbones.inputs import SLOT, require_texts, require_whole, split_side, with_side
 from xalign_models.errors import ModelError, one_line, without_panic
 from xalign_models.progress import live
 
@@ -155,10 +155,12 @@ class RawEncoder:
             progress: Label of a progress bar, shown on a terminal after two seconds.
 
         Raises:
+            DataError: A text is None, a number or bytes.
             ModelError: There are no texts, or a vector is not finite; the message names the text.
         """
         if not len(texts):
             raise ModelError("There are no texts to encode.")
+        require_texts(texts)
         if not isinstance(prompt, str):
             return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xalign_models.backbones.inputs import require_texts
 from xalign_models.cluster.cluster import Cluster
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
@@ -69,6 +70,7 @@ def encode_corpus(
 
     Raises:
         WorkerLostError: The worker of a shard was lost too often.
+        DataError: A text is None, a number or bytes.
         ModelError: ``shard`` is below 1, the texts are one string, or the folder has vectors of another model.
         XAlignError: The model cannot be loaded, the language is unknown, or a text cannot be encoded, or not in half
             precision.
@@ -92,6 +94,7 @@ def encode_corpus(
 
     def missing() -> Iterator[tuple[Path, list[str]]]:
         for number, piece in enumerate(iter(lambda: list(islice(stream, shard)), [])):
+            require_texts(piece, number * shard)
             paths.append(path := folder / f"{number:08d}-{digest(piece)[:32]}.npy")
             if path.is_file():
                 bar.update(len(piece))

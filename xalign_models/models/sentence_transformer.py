@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import torch
 from sentence_transformers import SentenceTransformer
 
-from xalign_models.backbones.inputs import code_of
+from xalign_models.backbones.inputs import code_of, require_texts
 from xalign_models.backbones.pointer import Pointer
 from xalign_models.errors import LanguageError
 from xalign_models.models.provenance import split, write_card
@@ -54,10 +54,12 @@ class AlignedSentenceTransformer(SentenceTransformer):
         """Encode as sentence-transformers does; ``lang`` is the language of all texts, or a list of one per text.
 
         Raises:
+            DataError: A text is None, a number or bytes.
             LanguageError: The list has another length than the texts, or a language is missing or was not fitted.
         """
         if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
             inputs = list(inputs)
+        require_texts([inputs] if self.is_singular_input(inputs) else inputs)
         found = any(getattr(module, "default_lang", None) == "auto" for module in self)
         default = {"lang": "auto"} if found else {}  # some first modules have no default of their own
         if lang is None or isinstance(lang, str):

@@ -26,7 +26,7 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.cluster import running as driving
 from xalign_models.cluster import schedule
 from xalign_models.cluster.cluster import Span, WorkerLostError, report
-from xalign_models.errors import LanguageError, ModelError
+from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.models.building import build, load_encoder
@@ -438,6 +438,8 @@ def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
         on_ray.encode_corpus(models[0], ["w1"], **other)
     with pytest.raises(ModelError, match="one string"):
         on_ray.encode_corpus(models[0], "w1", **arguments)
+    with pytest.raises(DataError, match=r"texts\[12\] is None"):
+        on_ray.encode_corpus(models[0], [*["w1"] * 12, None], **arguments, shard=10)
     assert not other["folder"].exists()
 
 

@@ -224,6 +224,22 @@ def test_a_text_that_no_encoding_has_is_named(tiny_model, text, texts):
         model.encode(texts)
 
 
+@pytest.mark.parametrize("lang", ["de", ["de", "en", "de"]])
+def test_a_row_without_a_text_is_named_by_its_place(tiny_model, text, lang):
+    model = xalign_models.fit("centered", backbone=tiny_model, corpus=f"own:{text}", device="cpu")
+    encoder = xalign_models.as_mteb(model)
+    for gap in (None, 3, np.float32("nan"), b"w1"):
+        for texts in (["w1", "w2 w3 w4", gap], pd.Series(["w1", "w2 w3 w4", gap], index=[5, 6, 7], dtype=object)):
+            with pytest.raises(DataError, match=r"^texts\[2\] is .*, which is not a text"):
+                model.encode(texts, lang=lang)
+        with pytest.raises(DataError, match=r"texts\[2\]"):
+            model.encode([{"text": "w1"}, "w2", {"text": gap}], lang=lang)
+        with pytest.raises(DataError, match=r"texts\[2\]"):
+            encoder.encode_texts(["w1", "w2 w3", gap], ["de", "en", "de"])
+    with pytest.raises(DataError, match=r"texts\[0\] is None"):
+        model.encode(None, lang="de")
+
+
 def train(model):
     with torch.no_grad():
         for parameter in model[0].parameters():
