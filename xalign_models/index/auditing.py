@@ -22,11 +22,13 @@ MOST = 100_000
 QUERIES, NEIGHBOURS, PER_LANGUAGE, SHOWN = 1000, 10, 300, 60
 """Rows whose nearest neighbours are counted, how many of them, rows of a language that set the thresholds, and the
 characters that the page shows of a text."""
+SHUFFLES, TAIL = 399, 0.025
+"""Draws of chance, and their share at either end that counts as beyond chance."""
 POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 STYLE = (
     "main { padding: 1rem } h1 { overflow-wrap: anywhere } p { max-inline-size: 45rem } td { white-space: nowrap } "
     "thead th { cursor: auto } "
-    + " ".join(f".words-{place} :is(th, td):nth-child({place}) {{ text-align: start }}" for place in range(1, 5))
+    + " ".join(f".words-{place} :is(th, td):nth-child({place}) {{ text-align: start }}" for place in range(1, 7))
 )
 """Rules of the page beside those of all pages: columns of words start at the left, and headers cannot be clicked."""
 NOTES: dict[str, str] = tomllib.loads(files(__package__).joinpath("notes.toml").read_text(encoding="utf-8"))
@@ -114,14 +116,17 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
     asked = np.sort(rng.choice(len(unit), min(QUERIES, len(unit)), replace=False))
     nearest = nearest_others(unit[asked], unit, asked, NEIGHBOURS)
     languages = []
+    spoken, numbers = np.unique(codes, return_inverse=True)
+    mixed = dict(zip(spoken.tolist(), within_chance(numbers, asked, nearest, seed), strict=True))
     for code, count in zip(*np.unique(sample.codes, return_counts=True), strict=True):
         alike = int((codes == code).sum())
         near = codes[nearest[codes[asked] == code]]
         own = round(float((near == code).mean()), 4) if near.size else None
         chance = (alike - 1) / (len(codes) - 1) if alike > 1 else None  # a row is no neighbour of itself
+        lift = None if own is None or chance is None else round(own / chance, 2)
         languages.append({"language": str(code), "rows": int(count), "share": round(count / len(sample.codes), 4),
-                          "same language among the nearest": own,
-                          "lift": None if own is None or chance is None else round(own / chance, 2)})  # fmt: skip
+                          "same language among the nearest": own, "lift": lift,
+                          "chance": "" if lift is None else "within" if mixed[str(code)] else "beyond"})  # fmt: skip
     times = np.bincount(nearest.ravel(), minlength=len(unit))
     hubs = [
         {"id": str(rows.ids[row]), "language": str(codes[row]), "times": int(times[row]),
@@ -137,6 +142,31 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
         "Scores of unrelated rows by languages": thresholds(unit, codes, rng),
         "Rows that look like another model's": [{"rows": len(strange), "first ids": named}][: len(strange)],
     }
+
+
+def within_chance(languages: Any, asked: Any, nearest: Any, seed: int = 0) -> list[bool]:
+    """Whether languages mixed at random would give each language as many, or as few, neighbours in itself.
+
+    Args:
+        languages: Numbers (n,) of the rows' languages, from 0.
+        asked: Rows (q,) whose neighbours are counted.
+        nearest: Neighbours (q, k) of these rows.
+        seed: Seed of the draws, each of which shuffles the languages of the rows that are asked, and of the others.
+    """
+    rng, rest = np.random.default_rng(seed), np.setdiff1d(np.arange(len(languages)), asked)
+
+    def hits(numbers: Any) -> Any:
+        alike = (numbers[nearest] == numbers[asked, None]).sum(axis=1)
+        return np.bincount(numbers[asked], alike, languages.max() + 1)
+
+    found, shuffled, above, below = hits(languages), languages.copy(), 1, 1  # the index is itself a draw
+    for _ in range(SHUFFLES):
+        for part in (asked, rest):
+            shuffled[part] = rng.permutation(languages[part])
+        drawn = hits(shuffled)
+        above, below = above + (drawn >= found), below + (drawn <= found)
+    within: list[bool] = (np.minimum(above, below) > TAIL * (SHUFFLES + 1)).tolist()
+    return within
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:

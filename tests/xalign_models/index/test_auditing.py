@@ -76,19 +76,24 @@ def test_very_long_and_short_rows_are_audited_as_usual_and_equal_ones_without_a_
 def test_languages_that_lie_apart_have_a_lift(tmp_path, request):
     tables = contents(gather(open_index(put_parquet(rows(300), tmp_path, request)[0])))
     (languages,) = [table for title, table in tables.items() if title.startswith("Languages")]
-    assert all(row["lift"] > 1.5 for row in languages)
+    assert all(row["lift"] > 1.5 and row["chance"] == "beyond" for row in languages)
     assert {row["language"] for row in languages} == {"deu-Latn", "eng-Latn", "fra-Latn"}
 
 
 def test_languages_that_mix_have_a_lift_of_one_whatever_their_share():
-    codes, lifts = np.array(["deu-Latn"] * 4 + ["eng-Latn"] * 28 + ["fra-Latn"] * 8 + ["spa-Latn"]), []
+    codes, lifts, marks = np.array(["deu-Latn"] * 4 + ["eng-Latn"] * 28 + ["fra-Latn"] * 8 + ["spa-Latn"]), [], []
     for seed in range(200):
         vectors = np.random.default_rng(seed).standard_normal((41, 16)).astype(np.float32)
         (languages, *_) = [rows for rows in contents(Sample(Rows(range(41), vectors), codes, {})).values() if rows]
         lifts.append([row["lift"] for row in languages])
+        marks.append([row["chance"] for row in languages])
     *several, single = np.array(lifts, float).T
     assert np.isnan(single).all()
     np.testing.assert_allclose(np.mean(several, axis=1), 1, atol=0.15)
+    assert max(several[0]) > 2  # by chance, as the mark says
+    *several, single = np.array(marks).T
+    assert not any(single)
+    assert all(np.mean(side == "beyond") < 0.08 for side in several)
 
 
 def test_repeated_rows_change_neither_lifts_nor_thresholds():
