@@ -44,7 +44,8 @@ def leaderboard(
     languages: Annotated[
         list[str] | None,
         Option(
-            help="Languages to average over; by default those that most rows share. Rows without one are listed apart."
+            help="Languages to average over; by default the set that gives the most scores. Rows that lack one are "
+            "listed apart."
         ),
     ] = None,
     html: Annotated[
