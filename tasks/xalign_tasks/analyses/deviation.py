@@ -56,7 +56,8 @@ def analyse(request: Request) -> Findings:
         module = open_lira(Path(name))
         if not module.history:
             raise ModelError(f"--model {name}: its stage 1 was not trained, so there are no epochs to show.")
-        norms = sentence_norms(module.backbones["english"].model, sentences.texts)["without special tokens"]["norm"]
+        english = module.backbones["english"].model
+        norms = sentence_norms(english, sentences.texts, request.device)["without special tokens"]["norm"]
         frame = study.add("epochs", bounded(pd.DataFrame(module.history), float(norms.max())), model=title)
         study.figures[f"epochs-{title}"] = draw(frame, title)
     paper = published_rows("lira-table-11.csv", "subset").rename(columns={"subset": "epoch"})

@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
+from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec
 from xalign_tasks.analyses.base import PUBLISHED, load_sentences, published_rows, statistics
@@ -30,7 +31,7 @@ def analyse(request: Request) -> Findings:
     for name in request.named():
         spec = find_spec(name)
         model = spec.name.removeprefix("xalign/").removeprefix("plain__")
-        norms_by_policy = sentence_norms(name, sentences.texts)
+        norms_by_policy = sentence_norms(name, sentences.texts, request.device)
         for policy, frame in norms_by_policy.items():
             labels = {"model": model, "tokens": policy, "text": sentences.name}
             study.add("statistics", [statistics(frame["norm"].to_numpy(), COLUMNS)], **labels)
@@ -47,13 +48,13 @@ def analyse(request: Request) -> Findings:
 
 
 @torch.inference_mode()
-def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+def sentence_norms(name: str, texts: Sequence[str], device: str | None = None) -> dict[str, pd.DataFrame]:
     """Norm and length in tokens of each text, by policy for special tokens.
 
     Raises:
-        ModelError: The model has no tokenizer or no table of embeddings.
+        ModelError: The model has no tokenizer or no table of embeddings, or there is no such device.
     """
-    first: Any = loading.open_backbone(find_spec(name).backbone).modules("cpu")[0]
+    first: Any = loading.open_backbone(find_spec(name).backbone).modules(on := pick_device(device))[0]
     if not hasattr(first, "model") or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")
     embedding, special = first.model.get_input_embeddings(), set(first._special_ids())
@@ -61,7 +62,7 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     frames: dict[str, pd.DataFrame] = {}
     for policy, with_special in POLICIES.items():
         tokens = [[token for token in row if with_special or token not in special] or row for row in ids]
-        norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
+        norms = [float(embedding(torch.tensor(row, device=on)).cpu().double().mean(dim=0).norm()) for row in tokens]
         frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
     return frames
 

@@ -74,6 +74,17 @@ def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, wor
     assert any("made up" in one for one in found.notes)
 
 
+def test_norms_are_taken_on_the_requested_device(
+    tiny_model: Path, given: Sentences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ModelError, match="--device tpu is not usable"):
+        ANALYSES["rkhs"](Request((str(tiny_model),), device="tpu"))
+    module = SimpleNamespace(history=[{"epoch": 0}], backbones={"english": SimpleNamespace(model=str(tiny_model))})
+    monkeypatch.setattr(deviation, "open_lira", lambda path: module)
+    with pytest.raises(ModelError, match="--device tpu is not usable"):
+        ANALYSES["deviation"](Request((str(tiny_model),), device="tpu"))
+
+
 def test_norms_need_input_embeddings(given: Sentences, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = SimpleNamespace(modules=lambda device: (torch.nn.Identity(),))
     monkeypatch.setattr(rkhs.loading, "open_backbone", lambda spec: opened)
