@@ -156,6 +156,8 @@ def distil(
 ) -> Log:
     """Train stage 2 in place on the vectors of the teacher in a directory for the queries, and return the log.
 
+    Both models read a query after its instruction.
+
     Raises:
         ModelError: The teacher is missing or has vectors of another width, the loss is not finite, or a checkpoint
             cannot be written.
@@ -165,11 +167,13 @@ def distil(
     width, own_width = teacher.get_embedding_dimension(), model.get_embedding_dimension()
     if width != own_width:
         raise ModelError(f"teacher {directory}: its vectors have {width} dimensions, the model's {own_width}.")
-    rows = [row for part in data.rows.values() for row in part]
-    train, held_out = set_aside(rows, stage.held_out)
-    texts = list(dict.fromkeys(rows[i][0] for i in train))
+    parts = [(part.instruction, row) for part in stage.data for row in data.rows[part.source]]
+    queries = [query_prompt(instruction) + row[0] for instruction, row in parts]
+    train, held_out = set_aside([row for _, row in parts], stage.held_out)
+    texts = list(dict.fromkeys(queries[i] for i in train))
     columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
-    measured = [(rows[i][0], rows[i][1]) for i in held_out if len(rows[i]) > 1]  # a single text would find itself
+    answered = [(queries[i], *parts[i]) for i in held_out if len(parts[i][1]) > 1]  # a single text would find itself
+    measured = [(query, passage_prompt(instruction) + row[1]) for query, instruction, row in answered]
     size = stage.batch_size // process_count()
     return Trainer(
         model,

@@ -515,9 +515,9 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
 
 @pytest.mark.slow
 def test_distillation_measures_queries_by_their_own_passages(train, workdir, monkeypatch):
-    """Not single texts by themselves."""
+    """Not single texts by themselves; each text comes after its instruction, for the teacher too."""
     train(2, "teacher", stages={2: {"start": None, "max_steps": 1}})
-    rows, measured = [], []
+    rows, measured, taught = [], [], []
 
     def read(*args, read=stages.read):
         data = read(*args)
@@ -529,9 +529,17 @@ def test_distillation_measures_queries_by_their_own_passages(train, workdir, mon
         stages, "Retrieval", lambda *args, kind=stages.Retrieval: (measured.extend(args[1]), kind(*args))[1]
     )
     fields = {"start": None, "teacher": str(workdir / "teacher"), "label": "distilled", "max_steps": 1, "held_out": 0.2}
-    train(2, "mixed", stages={2: {**fields, "data": [{"source": "wikitext-2"}, {"source": "squad-nqg"}]}})
+    monkeypatch.setattr(
+        stages.Dataset,
+        "from_dict",
+        lambda table, make=stages.Dataset.from_dict: (taught.extend(table["text"]), make(table))[1],
+    )
+    data = [{"source": "wikitext-2"}, {"source": "squad-nqg", "instruction": "Answer"}]
+    train(2, "mixed", stages={2: {**fields, "data": data}})
     assert measured and {len(row) for row in rows} == {1, 2}
-    assert {*measured} <= {row for row in rows if len(row) > 1}
+    assert {*measured} <= {(f"Answer.\n{row[0]}", f"Answer. Candidate:\n{row[1]}") for row in rows if len(row) > 1}
+    assert {text.startswith("Answer.\n") for text in taught} == {True, False}
+    assert {*taught} <= {f"Answer.\n{row[0]}" if len(row) > 1 else row[0] for row in rows}
 
 
 def test_a_teacher_is_a_directory_or_an_asset(workdir, monkeypatch):
