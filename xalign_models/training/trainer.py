@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -135,7 +136,7 @@ class Trainer(OpenTrainer):
         self._hint = hint
         self._start = time.perf_counter()
         self._before: float | None = None
-        self._seen = {"rows": 0, "tokens": 0}
+        self._seen = Counter[str]()
         hidden: dict[str, Any] = {} if self.is_world_process_zero() else {"disable": True}
         self._bar = live(desc="train", unit=" steps", leave=True, **hidden)
 
@@ -217,7 +218,8 @@ class Trainer(OpenTrainer):
         tensors = inputs.get("features", inputs)
         masks = [mask for name, mask in tensors.items() if name.endswith("attention_mask")]
         self._seen["rows"] += inputs.get("rows", len(masks[0]) if masks else 0)
-        self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
+        if masks:  # not of streams that were computed before the training
+            self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
         loss = super().compute_loss(model, inputs, *args, **kwargs)
         loss = loss * inputs["share"] if "share" in inputs else loss
         if not torch.isfinite(loss[0] if isinstance(loss, tuple) else loss):
@@ -268,7 +270,7 @@ class Trainer(OpenTrainer):
         logs["seconds"] = round(self._before + time.perf_counter() - self._start, 1)
         if "kind" not in logs:
             logs = {"kind": "step", **logs, **self._seen, **self.measured}
-            self._seen, self.measured = dict.fromkeys(self._seen, 0), {}
+            self._seen, self.measured = Counter(), {}
             self._bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
             self._bar.update(self.state.global_step - self._bar.n)
         super().log(logs, start_time)

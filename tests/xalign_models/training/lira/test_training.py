@@ -53,6 +53,7 @@ def test_arca_learns_and_its_epochs_are_kept(arca: Path) -> None:
         assert sum(entry["chosen"]) == pytest.approx(1) and len(entry["chosen"]) == 2
         assert entry["collapsed"] is False
     assert [one["rows"] for one in log_of(arca, "step")] == [9] * 12  # 54 texts of two languages, twice
+    assert all(one["tokens"] > 9 for one in log_of(arca, "step"))
     spec = find_spec(str(arca))
     assert spec.name == "xalign/arca__tiny__writer" and spec.baseline == "xalign/plain__tiny__writer"
     untouched = [name for name, _ in module.network.encoder.named_parameters() if "word_embeddings" in name]
@@ -68,6 +69,7 @@ def test_lasr_learns_from_arca_on(arca: Path, lira_config: Config, tmp_path: Pat
     steps = log_of(tmp_path / "lira", "step")
     assert steps[-1]["retrieval_loss"] < steps[0]["retrieval_loss"]
     assert {"near_negatives", "waiting", "grad_norm_lora", "grad_norm_fusion"} <= set(steps[-1])
+    assert all("tokens" not in step and step["rows"] for step in steps)  # none is encoded in training
     before, after = weights_of(arca), weights_of(tmp_path / "lira")
     for name in before:
         if name.startswith(("encoder.", "adaptor.", "actor.")):
