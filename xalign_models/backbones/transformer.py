@@ -279,8 +279,11 @@ class LanguageTransformer(CheckedTransformer):
     def _read(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         if self.compiled:
             compile_layers(self.model)
-        rounding = products(str(self.model.device)) if self.tf32 else nullcontext()
-        with rounding, self.attending() as keywords:
+        read = products(str(self.model.device))(self._attend) if self.tf32 else self._attend
+        return read(features, **kwargs)
+
+    def _attend(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with self.attending() as keywords:  # torch.compile cannot break a graph within two contexts
             return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

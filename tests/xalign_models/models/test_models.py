@@ -240,6 +240,30 @@ def test_a_row_without_a_text_is_named_by_its_place(tiny_model, text, lang):
         model.encode(None, lang="de")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [None, "centered", "lsar", "residual"])
+def test_a_compiled_model_has_the_same_vectors(tiny_model, text, method):
+    model = load(str(tiny_model), device="cpu")
+    if method:
+        model = xalign_models.fit(method, backbone=tiny_model, corpus=f"own:{text}", device="cpu")
+    rows = [{"text": "w1 w2", "lang": "de"}, {"text": "w3", "lang": "en"}, {"text": "w1 w2 w3 w4", "lang": "de"}]
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    expected = model.encode(rows)
+    model.compile(backend=backend, dynamic=True)
+    np.testing.assert_allclose(model.encode(rows), expected, atol=1e-5)
+    count = len(graphs)
+    assert count
+    for row in rows:
+        row["lang"] = "fr"  # another language needs no other graph
+    model.encode(rows)
+    assert len(graphs) == count
+
+
 def train(model):
     with torch.no_grad():
         for parameter in model[0].parameters():
