@@ -8,8 +8,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from xalign_models.backbones.inputs import code_of, require_texts
+from xalign_models.backbones.loading import prompts_by_language
 from xalign_models.backbones.pointer import Pointer
-from xalign_models.errors import LanguageError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models.provenance import split, write_card
 from xalign_models.models.ready import Bridge
 from xalign_models.specs import ModelSpec
@@ -56,7 +57,15 @@ class AlignedSentenceTransformer(SentenceTransformer):
         Raises:
             DataError: A text is None, a number or bytes.
             LanguageError: The list has another length than the texts, or a language is missing or was not fitted.
+            ModelError: A named prompt would replace prompts by language.
         """
+        name = args[0] if args else kwargs.get("prompt_name")
+        own = prompts_by_language(getattr(self[0], "prompts", None) or {})
+        if own and kwargs.get("prompt") is None and self.prompts.get(name):
+            raise ModelError(
+                f"The prompt {name!r} would replace those of {', '.join(sorted(own))}. Call encode with lang=, which puts "
+                f"each language's prompt before its texts; prompt=model.prompts[{name!r}] puts one before all texts."
+            )
         if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
             inputs = list(inputs)
         require_texts([inputs] if self.is_singular_input(inputs) else inputs)

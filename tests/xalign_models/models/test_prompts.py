@@ -321,6 +321,18 @@ def test_a_default_prompt_serves_the_languages_without_one(specs, default, germa
     np.testing.assert_allclose(load_encoder("saved", device="cpu").encode_texts(TEXTS, CODES), aligned, atol=1e-5)
 
 
+def test_a_prompt_of_a_role_does_not_silently_replace_those_of_languages(specs):
+    spec = specs("centered")
+    prompts = (("deu-Latn", "w5 "), ("default", "w8 "), ("query", "w9 "))
+    model = build(ModelSpec(dataclasses.replace(spec.backbone, prompts=prompts)), device="cpu")
+    for encode in (model.encode_query, lambda rows: model.encode(rows, "query")):
+        with pytest.raises(ModelError, match="'query' would replace those of deu-Latn. Call encode with lang="):
+            encode(inputs())
+    given = model.encode(inputs(), prompt=model.prompts["query"])
+    np.testing.assert_array_equal(model.encode_query(inputs(), prompt="w9 "), given)
+    np.testing.assert_allclose(model.encode_document(inputs()), model.encode(inputs()), atol=1e-6)  # it has no prompt
+
+
 def test_an_empty_prompt_of_documents_is_kept_from_the_default_one(workdir, tiny_model, write_text):
     published = SentenceTransformer(str(tiny_model), prompts={"query": "w8 "}, default_prompt_name="query")
     published.save_pretrained("published", create_model_card=False)
