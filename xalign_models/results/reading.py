@@ -338,6 +338,8 @@ def read_result(path: Path, model: ModelMeta | None = None, frames: dict[Frame, 
         frame = frame if frames is None else frames.setdefault(frame, frame)
         if frame.twice:
             raise ValueError(f"it lists {', '.join(frame.twice[:MOST_NAMED])} more than once")
+        if len(frame.keys) > 1 and "mean" in frame.keys:
+            raise ValueError("it calls a subset 'mean', like the mean over all")
         columns, left_out = _columns(entries, frame.subsets)
         missing = np.flatnonzero(np.isnan(columns[MAIN])) if MAIN in columns else range(len(entries))
         reasons = {frame.keys[place]: why_impossible(entries[place]) for place in missing}

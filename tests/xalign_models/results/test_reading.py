@@ -101,6 +101,15 @@ def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str
     assert "\n" not in warning
 
 
+def test_a_subset_called_as_the_mean_is_refused_beside_others(put, tmp_path, caplog) -> None:
+    folder = put(PLAIN, "T", {"en": 0.5, "mean": 0.25})
+    put(PLAIN, "U", {"mean": 0.5})  # which is the mean
+    results = read_results(tmp_path)
+    assert list(results.tables) == [(PLAIN, "U")]
+    assert results.unreadable == {(PLAIN, "T"): folder / "T.json"}
+    assert "it calls a subset 'mean', like the mean over all" in caplog.text
+
+
 @pytest.mark.parametrize("target", ["nowhere", "T.json"])
 def test_a_link_that_leads_nowhere_is_skipped_and_named(put, tmp_path, caplog, target: str) -> None:
     """As of data that git-annex or DVC has not fetched."""
