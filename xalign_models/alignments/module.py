@@ -155,7 +155,7 @@ class Aligned(Module):
             module.fit_seconds = alignment.seconds_ / len(alignment.languages_)
         return module
 
-    @torch.compiler.disable  # or each mixture of languages would be compiled anew
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # or each mixture of languages would be compiled anew
     def forward(self, features: dict[str, Any], lang: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Replace ``features["sentence_embedding"]`` (n, d) by the aligned embeddings, in the same dtype.
 

@@ -60,11 +60,11 @@ class AlignedSentenceTransformer(SentenceTransformer):
             ModelError: A named prompt would replace prompts by language.
         """
         name = args[0] if args else kwargs.get("prompt_name")
-        own = prompts_by_language(getattr(self[0], "prompts", None) or {})
-        if own and kwargs.get("prompt") is None and self.prompts.get(name):
+        own = prompts_by_language(self.prompts)
+        if own and name not in own and kwargs.get("prompt") is None and self.prompts.get(name):
             raise ModelError(
-                f"The prompt {name!r} would replace those of {', '.join(sorted(own))}. Call encode with lang=, which puts "
-                f"each language's prompt before its texts; prompt=model.prompts[{name!r}] puts one before all texts."
+                f"The prompt {name!r} would replace those of {', '.join(sorted(own))}. Call encode with lang=, which "
+                f"puts each language's prompt before its texts; prompt=model.prompts[{name!r}] puts one before all."
             )
         if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
             inputs = list(inputs)

@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 LOG = "training_log.jsonl"
 """The log: JSON objects of three kinds, in order of time.
 
-``step``: an optimisation step's loss, gradient norms (in total and of each part), learning rate, rows and, of texts that
-are encoded in the step, tokens.
+``step``: an optimisation step's loss, gradient norms (in total and of each part), learning rate, rows and, of texts
+that are encoded in the step, tokens.
 ``measure``: measurements on held-out text, before the first step and after some of the others.
 ``verdict``: whether the model learnt anything, at the end.
 All have ``epoch`` (with a fraction within an epoch), ``step`` and ``seconds`` since the beginning.

@@ -328,9 +328,14 @@ def test_a_prompt_of_a_role_does_not_silently_replace_those_of_languages(specs):
     for encode in (model.encode_query, lambda rows: model.encode(rows, "query")):
         with pytest.raises(ModelError, match="'query' would replace those of deu-Latn. Call encode with lang="):
             encode(inputs())
+    save(model, "saved")
+    with pytest.raises(ModelError, match="'query' would replace those of deu-Latn"):
+        load("saved", device="cpu").encode_query(inputs())
     given = model.encode(inputs(), prompt=model.prompts["query"])
     np.testing.assert_array_equal(model.encode_query(inputs(), prompt="w9 "), given)
     np.testing.assert_allclose(model.encode_document(inputs()), model.encode(inputs()), atol=1e-6)  # it has no prompt
+    german = model.encode(inputs(), prompt="w5 ")
+    np.testing.assert_array_equal(model.encode(inputs(), prompt_name="deu-Latn"), german)
 
 
 def test_an_empty_prompt_of_documents_is_kept_from_the_default_one(workdir, tiny_model, write_text):
