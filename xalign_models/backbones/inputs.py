@@ -45,7 +45,7 @@ def require_texts(rows: Iterable[Any], first: int = 0) -> None:
     """
     for place, row in enumerate(rows, first):
         text = row["text"] if isinstance(row, dict) and "text" in row else row
-        if text is None or isinstance(text, Number | bytes):
+        if not isinstance(text, str) and (text is None or isinstance(text, Number | bytes)):
             raise DataError(f"texts[{place}] is {text!r:.50}, which is not a text; give a string, or leave it out.")
 
 
