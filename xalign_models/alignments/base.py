@@ -1,7 +1,7 @@
 """Base classes of alignments: one affine map of row vectors per language.
 
 Embeddings are rows everywhere in this package: ``X`` is (n, d) and a map is ``Y = X @ A + b``. A fitted alignment
-returns its maps as *factors*, stacked over languages, each of which may be absent:
+returns its maps as *factors*, stacked over languages; each factor may be absent:
 
     ``y = x W_l - (x C_l) C_l^T + b_l``      weight ``W`` (L, d, d), basis ``C`` (L, d, k), shift ``b`` (L, d)
 
@@ -33,7 +33,7 @@ Array = Float64  # name for plug-ins
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Between = Annotated[float, Field(gt=0, lt=1)]
-"""A share of some rows that is neither none nor all."""
+"""A share of the rows, above 0 and below 1."""
 
 FORMAT = 1
 """Version of the saved format; files of another version are refused."""
@@ -66,10 +66,10 @@ class Alignment(ABC):
     by_language: ClassVar[bool] = False
     """Whether a language's map depends only on its own fit data and their pivot side."""
     joint: ClassVar[bool] = False
-    """Whether one fit covers all prompts, as a subspace must that queries and documents share. The keys of the fit data
-    are then of languages under prompts; see :mod:`~xalign_models.alignments.groups`. Others are fitted by prompt."""
+    """Whether one fit covers all prompts, because queries and documents must share a subspace. Each key of the fit data
+    is then a :func:`~xalign_models.alignments.groups.group`. Other methods are fitted once per prompt."""
     version: ClassVar[int] = 1
-    """Version of the fit, to raise whenever the same data and parameters give another map."""
+    """Version of the fit; raise it whenever the same data and parameters give a different map."""
     language_dependent: ClassVar[bool] = True
     """Whether ``transform`` needs the language; if False, it accepts any language and None."""
 
@@ -117,13 +117,13 @@ class Alignment(ABC):
     def fit(self, data: Mapping[str, Any], y: None = None) -> Self:
         """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes.
 
-        A subclass's errors of another kind become AlignmentErrors that name the method, and its maps are checked.
+        Other errors of a subclass become AlignmentErrors that name the method, and its maps are checked.
         """
 
     def factors(self) -> dict[str, Float64]:
         """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long.
 
-        By default the fitted arrays ``weights_`` and ``shifts_``. A method that is not affine uses its own names.
+        By default, the fitted arrays ``weights_`` and ``shifts_``. A method that is not affine uses its own names.
         """
         names = {"weights_": "weight", "shifts_": "shift"}
         return {name: getattr(self, array) for array, name in names.items() if array in self.arrays}
@@ -140,8 +140,8 @@ class Alignment(ABC):
             language: The language of all rows, or one per row; ignored if the alignment is language-independent.
 
         Returns:
-            New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64; by language if
-            ``x`` is so.
+            New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64; a dictionary by
+            language if ``x`` is one.
 
         Raises:
             LanguageError: A language is missing or was not fitted.
@@ -185,7 +185,7 @@ class Alignment(ABC):
         return None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The hyperparameters by name, as given to the constructor; ``deep`` is scikit-learn's, as none has parts."""
+        """The hyperparameters by name, as given to the constructor; ``deep`` is for scikit-learn and has no effect."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
     def set_params(self, **params: Any) -> Self:
@@ -247,7 +247,7 @@ class Alignment(ABC):
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Read what ``save`` wrote; ``alignments.load`` does so for any method.
+        """Read an alignment that ``save`` wrote; ``alignments.load`` reads any method's.
 
         Raises:
             AlignmentError: The directory has no saved alignment, another method or format version, or damaged files.
@@ -305,7 +305,7 @@ class Alignment(ABC):
 
 
 def _checked(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """A method's fit whose errors name the method, and whose maps are checked."""
+    """Wrap a method's fit: its errors name the method, and its maps are checked."""
 
     @wraps(fit)
     def checked(self: Alignment, *args: Any, **kwargs: Any) -> Any:
@@ -341,7 +341,7 @@ class UnpairedAlignment(Alignment):
             y: Ignored; pipelines of scikit-learn pass it.
 
         Raises:
-            AlignmentError: There are no data, a matrix is empty or not finite, dimensions differ, or the method's pivot
+            AlignmentError: There is no data, a matrix is empty or not finite, dimensions differ, or the method's pivot
                 is not among the languages.
         """
         require_mapping(data)
@@ -357,7 +357,7 @@ class UnpairedAlignment(Alignment):
 
     @abstractmethod
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
-        """Set the fitted arrays from checked matrices, which are read-only, as they may be the caller's own."""
+        """Set the fitted arrays from checked matrices, which are read-only because they may belong to the caller."""
 
 
 def read_header(directory: str | Path) -> dict[str, Any]:
@@ -378,10 +378,10 @@ def read_header(directory: str | Path) -> dict[str, Any]:
 
 
 def require_mapping(data: Any) -> None:
-    """Refuse fit data that are not by language.
+    """Refuse fit data that is not a mapping by language.
 
     Raises:
-        AlignmentError: They are no mapping.
+        AlignmentError: The data is not a mapping.
     """
     if not isinstance(data, Mapping):
         raise AlignmentError(f"pass a mapping from language to embeddings (n, d), not a {type(data).__name__}.")
@@ -413,7 +413,7 @@ def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> Any
 
 
 def read_only(matrix: AnyFloats) -> AnyFloats:
-    """A view of a matrix through which it cannot be changed."""
+    """A read-only view of a matrix."""
     view = matrix.view()
     view.flags.writeable = False
     return view

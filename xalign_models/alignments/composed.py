@@ -11,7 +11,7 @@ from xalign_models.alignments.base import Alignment, as_matrix
 from xalign_models.errors import AlignmentError
 
 _UNCOUNTED = {"affine": 1}
-"""Raises of a stage's version that the version of compositions, and so their committed revisions, never counted."""
+"""Increases of a stage's version that the version of compositions, and so committed revisions, never counted."""
 
 
 class Composed(Alignment):
@@ -50,7 +50,7 @@ class Composed(Alignment):
             names = {parameter.name for parameter in fields(method)}  # type: ignore[arg-type]  # a dataclass
             stage = method(**{name: value for name, value in given.items() if name in names})
             stage.fit(current if stage.parallel else unpaired(current, pivot))
-            if not probes:  # the basis and the origin, which go through all stages
+            if not probes:  # the basis and the origin, which pass through all stages
                 dim = stage.dim_
                 probes = dict.fromkeys(stage.languages_, np.concatenate([np.eye(dim), np.zeros((1, dim))]))
             probes = {language: stage.transform(rows, language) for language, rows in probes.items()}
@@ -67,7 +67,7 @@ class Composed(Alignment):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the stages, as no module holds the class."""
+        """Pickle by the stages, because no module holds the class."""
         return _restored, (self.stages, self.__dict__)
 
 
@@ -82,8 +82,8 @@ def _restored(stages: tuple[type[Alignment], ...], state: Mapping[str, Any]) -> 
 def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
     """The method that applies ``stages`` in turn, ``centered+procrustes`` for instance.
 
-    Its parameters are those of the stages. Stages share parameters of the same name, such as ``pivot``; at the
-    composition's default, that of the first stage, each stage has its own default.
+    It has the parameters of all stages. Stages share parameters of the same name, such as ``pivot``. The composition's
+    default is the first stage's; at this value, each stage uses its own default.
 
     Raises:
         AlignmentError: A stage maps from the pivot.
@@ -95,7 +95,7 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
         for parameter in fields(stage):  # type: ignore[arg-type]
             default = field(default=parameter.default) if parameter.default is not MISSING else field()
             shared = parameters.setdefault(parameter.name, (parameter.name, hints[parameter.name], default))
-            version += shared[2].default != parameter.default  # earlier, the first stage's default was that of all
+            version += shared[2].default != parameter.default  # earlier, all stages used the first one's default
     name = "+".join(stage.method for stage in stages)
 
     def check(self: Composed) -> None:

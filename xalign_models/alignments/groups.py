@@ -1,6 +1,6 @@
-"""Groups of fit data, one for each language and prompt, and the parts of alignments that belong to them.
+"""Groups of fit data, one for each language and prompt, and their parts of alignments.
 
-A prompt moves embeddings about as far as another language does, so a map belongs to a language and a prompt.
+A prompt moves embeddings about as far as a language does, so each map belongs to one language and one prompt.
 """
 
 import copy
@@ -32,7 +32,7 @@ def language_of(key: str) -> str:
 
 
 def places_by_prompt(keys: Iterable[str]) -> list[list[int]]:
-    """The places of each prompt's groups among all, by which a method compares languages and not prompts."""
+    """The positions of each prompt's groups among all groups, so that a method compares languages, not prompts."""
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(key.partition(_PROMPT)[2], []).append(place)
@@ -52,7 +52,7 @@ def of_prompt(alignment: Alignment, prompt: str) -> Alignment:
 
 
 def unmoved(alignment: Alignment) -> Alignment:
-    """An affine alignment with identities for maps: that of queries, where documents alone are mapped."""
+    """An affine alignment whose maps are identities, for queries when only documents are mapped."""
     part = copy.copy(alignment)
     for name in part.arrays:
         array = np.zeros_like(getattr(alignment, name))

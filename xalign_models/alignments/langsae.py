@@ -21,9 +21,9 @@ from xalign_models.plugins import register
 class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factors
     """``y = x - (m z) D``, with z = relu(x E + e) the code of a sparse autoencoder, and m 1 for units of a language.
 
-    A unit belongs to a language if, under one prompt, it is active in half of its rows but not of every language's. The
-    paper (arXiv 2601.04768) and its code differ: z keeps the largest units alone, which makes the map jump; the
-    dictionary is larger; and y is the decoded rest of the code, without the autoencoder's error, which we keep.
+    A unit belongs to a language if, under one prompt, it is active in half of this language's rows but not in half of
+    every language's. The paper (arXiv 2601.04768) and its code differ: z keeps only the largest units, so the map is
+    discontinuous; the dictionary is larger; and y is decoded from the remaining units, without the autoencoder's error.
 
     Attributes:
         inner_: E of the units with m = 1, (1, d, h).
@@ -44,7 +44,7 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
     active: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of a language's rows in which a unit of the language is active."""
     steps: AtLeastOne = 1000
-    """Steps of Adam, each on 256 rows; every language is as likely."""
+    """Steps of Adam, each on 256 rows; all languages are equally likely."""
     seed: Count = 0
     """Random seed of the first weights and the batches."""
 

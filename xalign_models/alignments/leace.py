@@ -1,4 +1,4 @@
-"""LEACE: remove all that a linear classifier could know of the language (Belrose et al., 2023)."""
+"""LEACE: remove everything a linear classifier could use to tell the language (Belrose et al., 2023)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _NOISE = 1e-10  # singular values below this share of the largest are rounding
 @register.alignment
 @dataclass(eq=False)
 class LEACE(UnpairedAlignment):
-    """``y = x - (x - mu) S^(-1/2) U U^T S^(1/2)``: equal means for all languages, at the least change of x.
+    """``y = x - (x - mu) S^(-1/2) U U^T S^(1/2)``: equal means for all languages, with the least change of x.
 
     The paper's Theorem 4.3 (arXiv 2306.03819) for labels that are languages: S is the covariance of all embeddings,
     each language weighing the same, mu the mean of the language means mu_l, and U an orthonormal basis of all
-    (mu_l - mu) S^(-1/2). The change is least in the norm of S^(-1). The means become equal for every S that is positive
-    definite, so S may be shrunk where rows are few. With several prompts, mu_l is compared with the mean of its own
-    prompt, as the offset between prompts is not of a language.
+    (mu_l - mu) S^(-1/2). The change is least in the norm of S^(-1). The means become equal for every positive definite
+    S, so S may be shrunk when rows are few. With several prompts, mu_l is compared with the mean of its own prompt,
+    because the offset between prompts does not depend on the language.
 
     Attributes:
         weights_: One matrix for all languages, (1, d, d).

@@ -28,7 +28,7 @@ def low_rank(x: AnyFloats, y: AnyFloats, rank: int) -> tuple[Float64, Float64]:
     weight, _ = ridge_by_leave_one_out(x, y)
     x, y = x.astype(np.float64), y.astype(np.float64)
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
-    # The squares of fitted values and penalty, W^T (X^T X + lambda I) W, equal W^T X^T Y whatever lambda is.
+    # The squares of fitted values and penalty, W^T (X^T X + lambda I) W, equal W^T X^T Y for any lambda.
     _, directions = np.linalg.eigh(weight.T @ ((x - x_mean).T @ (y - y_mean)))
     leading = directions[:, max(0, directions.shape[1] - rank) :]
     weight = weight @ leading @ leading.T
@@ -38,10 +38,10 @@ def low_rank(x: AnyFloats, y: AnyFloats, rank: int) -> tuple[Float64, Float64]:
 @register.alignment
 @dataclass(eq=False)
 class LowRank(PivotAlignment):
-    """``y = x + x U_l V_l^T + b_l``, the least squares of all maps that differ from the identity by a low rank.
+    """``y = x + x U_l V_l^T + b_l``, fitted by least squares: the map differs from the identity by a low rank.
 
-    Drift-Adapter's ``y = x U V^T + b`` between two models confines y to as many dimensions as the rank has. The pivot
-    is not confined, so a map between languages keeps x and adds the product.
+    Drift-Adapter's ``y = x U V^T + b`` between two models confines y to as many dimensions as the rank. The pivot's
+    embeddings are not confined, so a map between languages keeps x and adds the product.
     """
 
     method = "lowrank"

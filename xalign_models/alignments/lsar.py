@@ -20,7 +20,7 @@ class LSAR(UnpairedAlignment):
     """``y = x (I - C C^T)``, C a basis of the subspace of the language means; the same for every language.
 
     mu is never subtracted and embeddings are neither centred nor normalised, as in the paper. With several prompts, a
-    language's mean is the average of its means under each: the offset between prompts is not of a language.
+    language's mean is the average of its means under each: the offset between prompts is the same for all languages.
 
     Attributes:
         mu_: Language-agnostic part of the means (d,), orthogonal to C.
@@ -68,5 +68,5 @@ class LSAR(UnpairedAlignment):
             )
 
     def factors(self) -> dict[str, Float64]:
-        """The one basis C."""
+        """The basis C."""
         return {"basis": self.basis_[None]}

@@ -19,11 +19,11 @@ class MiniVec2Vec(UnpairedAlignment):
     """``y = (x - mu_l) W_l + mu_pivot``, W_l a rotation found without translations and without a shared start.
 
     As in the paper (arXiv 2510.02348): cluster centres of both spaces are anchors, matched by quadratic assignment of
-    their similarities; rows are paired with the mean of the k rows of the most similar relation to the anchors; a
+    their similarities; each row is paired with the mean of the k rows whose similarities to the anchors are closest; a
     rotation is fitted on these pairs, and refined on the mean of the k nearest rows. The last step is a rotation again.
 
-    The languages' rows must be draws from one distribution of content, some thousands of them. Two languages of one
-    multilingual encoder have a far better start than this method, which ignores it: see ``seedless``.
+    Each language needs some thousands of rows, drawn from one distribution of content. In one multilingual encoder,
+    two languages are close from the start, which this method ignores and ``seedless`` uses.
 
     Attributes:
         weights_: W (L, d, d); the pivot's is the identity.
@@ -38,9 +38,9 @@ class MiniVec2Vec(UnpairedAlignment):
     clusters: AtLeastOne = 20
     """Anchors per run."""
     runs: AtLeastOne = 10
-    """Runs of clustering and assignment, whose anchors are joined; the paper has 30."""
+    """Runs of clustering and assignment, whose anchors are joined; the paper uses 30."""
     neighbours: AtLeastOne = 50
-    """Number k of rows whose mean a row is paired with."""
+    """Number k of rows averaged into the partner of a row."""
     rounds: AtLeastOne = 50
     """Steps of refinement."""
     seed: int = 0
@@ -71,7 +71,7 @@ class MiniVec2Vec(UnpairedAlignment):
         return np.asarray(polar(weight), np.float64)
 
     def _anchors(self, x: Float32, y: Float32, random: np.random.Generator) -> tuple[Float64, Float64]:
-        """Matched cluster centres of both spaces, by the best of ten assignments from random starts."""
+        """Matched cluster centres of both spaces: the best of ten assignments from random starts."""
         from scipy.optimize import quadratic_assignment
         from sklearn.cluster import KMeans
 

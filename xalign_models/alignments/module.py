@@ -29,7 +29,7 @@ class Aligned(Module):
 
     The language of a row, in any code, comes from the list ``features["lang"]``, which the first module fills from
     inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. The
-    prompt of the batch is ``features["prompt"]``, which the first module sets too.
+    first module also sets the prompt of the batch, ``features["prompt"]``.
     Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
@@ -40,7 +40,7 @@ class Aligned(Module):
             prompts the first axis is P L long, with the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
-        default_lang: Language of texts without one; ``auto`` finds it among the fitted ones, and gives doubtful texts
+        default_lang: Language of texts without one; ``auto`` picks it from the fitted ones, and gives doubtful texts
             the mean of the maps. None raises an error.
         unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the
             map of its nearest relative by URIEL, or ``mean`` without one; ``mean`` for the mean of the vectors that all
@@ -48,7 +48,7 @@ class Aligned(Module):
         prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
         unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps
             of the default prompt.
-        length: Median length of the vectors that the maps were fitted on; None if unknown, or of no matter to them.
+        length: Median length of the vectors that the maps were fitted on; None if unknown or not needed.
 
     Raises:
         AlignmentError: The format has another version, or ``unknown``, ``unknown_prompt`` or ``length`` is invalid.
@@ -89,7 +89,7 @@ class Aligned(Module):
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         if not (length is None or (is_number(length) and length > 0)):
-            raise AlignmentError(f"length={length!r:.50} is not a length of vectors; fit and save the model again.")
+            raise AlignmentError(f"length={length!r:.50} is not a valid vector length; fit and save the model again.")
         for name, texts in (("languages", languages), ("prompts", prompts)):
             if not all(isinstance(text, str) for text in texts or ()):
                 raise AlignmentError(f"{name}={texts!r:.50} are not all texts; fit and save the model again.")
@@ -106,12 +106,10 @@ class Aligned(Module):
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
         maps = 1 if languages is None else len(set(languages))
         first = {shape[0] if shape else 0 for shape in self.shapes.values()} or {maps}
-        self.stride = maps if first != {maps} else 0  # from the maps of a prompt to those of the next one
+        self.stride = maps if first != {maps} else 0  # from one prompt's maps to the next prompt's
         self._maps = max(first)
         if isinstance(languages, str) or first not in ({maps}, {maps * max(1, len(set(prompts or ())))}):
-            raise AlignmentError(
-                f"the maps of {method} are not one of each language and prompt; fit and save the model again."
-            )
+            raise AlignmentError(f"{method} needs one map per language and prompt; fit and save the model again.")
         for name in self.tensors:
             self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
 
@@ -135,9 +133,9 @@ class Aligned(Module):
         stacks = [part.factors() for part in parts]
         factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
         if not all(np.isfinite(stack).all() for stack in factors.values()):
-            raise AlignmentError(f"the maps of {alignment.method} are not finite: no model was made.")
+            raise AlignmentError(f"the maps of {alignment.method} are not finite, so no model was made.")
         if not factors:
-            raise AlignmentError(f"{alignment.method} has no maps: its factors() must return them by name.")
+            raise AlignmentError(f"{alignment.method} has no maps; its factors() must return them by name.")
         if unknown := sorted(factors.keys() - {*cls.tensors}):
             raise AlignmentError(f"{alignment.method}: factors() returns {unknown[0]}, not {', '.join(cls.tensors)}.")
         moved = any(factors[name].any() for name in factors.keys() - {"weight", "basis"})  # others commute with lengths
@@ -205,7 +203,7 @@ class Aligned(Module):
         texts = [code.text for code in codes if isinstance(code, Unidentified)]
         if len(texts) < len(auto):
             raise LanguageError(
-                f'lang="auto" does not work with this backbone, which does not pass texts on; give one of the fitted '
+                f'lang="auto" does not work with this backbone, which drops the texts; give one of the fitted '
                 f"languages: {', '.join(self.languages)}."
             )
         for row, found in zip(auto, identify(texts, self.languages) if auto else (), strict=True):
@@ -223,7 +221,7 @@ class Aligned(Module):
             prompt: Prompt of all rows; None if unknown.
 
         Raises:
-            LanguageError: A language is not fitted, and ``unknown`` is ``error``; or it is missing or no language, and
+            LanguageError: A language is not fitted, and ``unknown`` is ``error``; or it is missing or invalid, and
                 ``unknown`` is ``error`` or ``related``.
             AlignmentError: The prompt is not fitted.
         """
@@ -232,7 +230,7 @@ class Aligned(Module):
         return [(offset + place, rows) for place, rows in places if place >= 0]
 
     def _stand_in(self, code: str | None) -> int | None:
-        """The place of a map for a language that was not fitted: past the maps for their mean, -1 for none at all."""
+        """The position of the map for a language that was not fitted: past the maps for their mean, -1 for no map."""
         if code == UNDETERMINED or self.unknown in {"mean", "unaligned"}:
             return -1 if self.unknown == "unaligned" else self._maps
         if self.unknown == "error" or code is None or not is_canonical(code):
@@ -242,7 +240,7 @@ class Aligned(Module):
         return self._maps if nearest is None else fitted.index(nearest)
 
     def mapped(self, x: Tensor, number: int) -> Tensor:
-        """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""
+        """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps means the mean of a prompt's maps."""
         if number < self._maps:
             return self.map_rows(x, number)
         first = number - self._maps
@@ -252,7 +250,7 @@ class Aligned(Module):
         """Set ``default_lang`` and ``unknown``; ``unaligned`` needs a language whose map is the identity.
 
         Raises:
-            AlignmentError: ``unknown`` is no treatment, or it is ``unaligned`` and the maps move every language: raw
+            AlignmentError: ``unknown`` is invalid, or it is ``unaligned`` and the maps move every language: raw
                 vectors would be far from all mapped ones.
             LanguageError: ``default_lang`` is neither a language nor ``auto``.
         """
@@ -272,7 +270,7 @@ class Aligned(Module):
         self.unknown = unknown
 
     def offset(self, prompt: str | None) -> int:
-        """Number of the first map of a prompt; None is an unknown prompt.
+        """Number of the first map of a prompt; None means an unknown prompt.
 
         Raises:
             AlignmentError: The prompt was not fitted, or is unknown and the maps depend on it.
@@ -307,7 +305,7 @@ class Aligned(Module):
         return self.dense(index + (0 if prompt is None else self.offset(prompt)))
 
     def dense(self, number: int) -> tuple[Tensor, Tensor]:
-        """The affine map with a number of :meth:`numbers`, which may be a mean's: W (d, d) and b (d,), float32.
+        """The affine map with a number of :meth:`numbers`, or a mean of maps: W (d, d) and b (d,), float32.
 
         Raises:
             AlignmentError: The map is not affine.
@@ -321,7 +319,7 @@ class Aligned(Module):
     def map_rows(self, x: Tensor, index: int) -> Tensor:
         """Map rows (n, d), float32 or float64, by the map at ``index``, as ``offset`` and ``languages`` count.
 
-        A subclass for a method that is not affine overrides this method and ``tensors``.
+        The subclass of a method that is not affine overrides this method and ``tensors``.
         """
         factors = (self.weight, self.basis, self.shift)
         y: Tensor = Alignment.apply(x, *(None if stack is None else stack[index].to(x.dtype) for stack in factors))

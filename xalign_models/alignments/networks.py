@@ -1,4 +1,4 @@
-"""The torch side of alignments that are small networks: their module, and how they are trained.
+"""The torch code of alignments that are small networks: their module and their training.
 
 The import path of the module is a file format: do not move it.
 """
@@ -29,14 +29,14 @@ def residual(
 ) -> tuple[Float64, Float64, Float64]:
     """Train A, a and B of ``x + relu(x A + a) B`` towards y by the mean squared distance, from the difference of means.
 
-    Adam on all rows but a held-out share, whose error decides which step's weights are returned.
+    Adam runs on all rows except a held-out share. The step with the lowest held-out error gives the weights.
 
     Args:
         x: Embeddings (n, d).
         y: Row-aligned target (n, d).
         hidden: Units h.
         steps: Number of steps.
-        validation: Share of the rows that are held out; with fewer than ten rows, none is.
+        validation: Share of the rows that is held out; with fewer than ten rows, no row is.
         seed: Seed of the division and of the first weights.
 
     Returns:
@@ -66,7 +66,7 @@ def residual(
         error(slice(held, None)).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     inner, bias, outer, shift = (weight.double().numpy() for weight in best)
-    bias, shift = scale * bias, scale * shift  # the outputs of a relu grow with its inputs
+    bias, shift = scale * bias, scale * shift  # a relu's output scales with its input
     return (np.pad(inner, ((0, 0), (0, 1))), np.append(bias, 1.0), np.concatenate([outer, shift[None]]))
 
 
@@ -74,11 +74,11 @@ def residual(
 def autoencoder(
     x: AnyFloats, shares: Float64, *, units: int, sparsity: float, steps: int, seed: int
 ) -> tuple[Float64, Float64, Float64]:
-    """Train a sparse autoencoder, ``x = mu + relu(x E + e) D``, by ``|x - mu - z D|^2 + sparsity |z|_1``.
+    """Train a sparse autoencoder, ``x = mu + relu(x E + e) D``, to minimise ``|x - mu - z D|^2 + sparsity |z|_1``.
 
     Args:
         x: Embeddings (n, d).
-        shares: Probability of each row in a batch, (n,); mu is the mean by them.
+        shares: Probability of each row in a batch, (n,); mu is the mean weighted by it.
         units: Number h of units.
         sparsity: Weight of the penalty, for embeddings whose mean squared distance from mu is 1.
         steps: Number of steps of Adam, each on 256 rows.

@@ -1,7 +1,7 @@
 """How far a linear map is from a rotation with dilation (Vasilyev et al., 2023, eqs. 11-20).
 
 The paper's A multiplies column vectors; with row vectors ``y = x W`` it is W^T, so its *columns* A_j are the *rows* of
-W. Both functions take W, as the alignments hold it in ``weights_``.
+W. Both functions take W, as stored in the alignments' ``weights_``.
 """
 
 import math
@@ -83,7 +83,7 @@ def _rows(weight: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[n
 
 
 CUT = 1e-2
-"""Fraction of the mean variance; along directions with less, :func:`determined_map` follows the rotation."""
+"""Fraction of the mean variance; along directions below it, :func:`determined_map` uses the rotation."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def explained(fit: tuple[AnyFloats, AnyFloats], held: tuple[AnyFloats, AnyFloats
 
     Args:
         fit: Row-aligned x and y, (n, d) each.
-        held: The same of other pairs, (m, d) each.
+        held: The same for other pairs, (m, d) each.
     """
     x, y = (side.astype(np.float64) for side in fit)
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)

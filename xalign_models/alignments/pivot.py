@@ -17,7 +17,7 @@ ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
 
 
 class FewPairsWarning(UserWarning):
-    """Maps of ``method`` were fitted on fewer pairs (by language) than they have dimensions."""
+    """A method's maps were fitted on fewer pairs (by language) than they have dimensions."""
 
     def __init__(self, method: str, dim: int, pairs: Mapping[str, int]) -> None:
         super().__init__(

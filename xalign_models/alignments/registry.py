@@ -32,12 +32,12 @@ def load(directory: str | Path) -> Alignment:
 
     Raises:
         AlignmentError: The directory has no saved alignment, an unknown format version, or damaged files.
-        NeedsPluginError: It has a method of a plug-in that is not loaded.
+        NeedsPluginError: Its method belongs to a plug-in that is not loaded.
     """
     method = str(read_header(directory)["method"])
     if unknown := [stage for stage in method.split("+") if stage not in METHODS]:
         raise NeedsPluginError(
-            f"{directory} has the method {unknown[0]!r} of a plug-in that is not loaded: name its file with --plugin."
+            f"{directory} uses the method {unknown[0]!r} of a plug-in that is not loaded; name its file with --plugin."
         )
     return find_method(method).load(directory)
 

@@ -43,10 +43,10 @@ class Network:
 @register.alignment
 @dataclass(eq=False)
 class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
-    """``y = x + relu(x A_l + a_l) B_l``, trained to the least mean squared distance from the translations.
+    """``y = x + relu(x A_l + a_l) B_l``, trained to minimise the mean squared distance from the translations.
 
-    Drift-Adapter's residual network (arXiv 2509.23471) has a GELU, ours a ReLU. Training starts at the difference of
-    the means, and the error on held-out pairs ends it.
+    Drift-Adapter's residual network (arXiv 2509.23471) uses a GELU, ours a ReLU. Training starts at the difference of
+    the means; the step with the lowest error on held-out pairs gives the map.
     """
 
     method = "residual"

@@ -18,9 +18,9 @@ from xalign_models.ranking.ranks import normalise
 @register.alignment
 @dataclass(eq=False)
 class Seedless(UnpairedAlignment):
-    """``y = x W_l``: repeatedly fits W_l on pairs of mutual nearest neighbours, taken for translations.
+    """``y = x W_l``: repeatedly fits W_l on pairs of mutual nearest neighbours, treated as translations.
 
-    The first pairs are found in the embeddings as they are, so a backbone or a preceding alignment
+    The first pairs come from the unmapped embeddings, so the backbone or a preceding alignment
     (``centered+seedless``) must bring the languages close to each other. Rows need not be parallel.
 
     Attributes:

@@ -15,8 +15,8 @@ from xalign_models.plugins import register
 class Shift(UnpairedAlignment):
     """``y = x - a (mu_l - mu_pivot)``, with mu_l the mean of language l and a the strength; the pivot does not move.
 
-    The paper (arXiv 2606.18801) takes a = 1, translations as fit text, and maps documents alone. On translations the
-    difference of the means is its mean difference of pairs.
+    The paper (arXiv 2606.18801) uses a = 1 and translations as fit text, and maps only documents. On translations, the
+    difference of the means equals the paper's mean difference of pairs.
 
     Attributes:
         offsets_: mu_l - mu_pivot, (L, d).
@@ -29,10 +29,10 @@ class Shift(UnpairedAlignment):
     pivot: str = "eng-Latn"
     """The language that all others are moved to."""
     strength: Fraction = 1.0
-    """Share a of the offset that is removed, from 0 to 1: more of it helps across languages and costs within one."""
+    """Share a of the offset to remove, from 0 to 1: a larger share helps across languages and costs within one."""
     index_only: bool = False
-    """Map documents alone and leave queries as they are, as in the paper. For queries in the pivot language the two are
-    the same."""
+    """Map only documents and leave queries as they are, as in the paper. For queries in the pivot language, both give
+    the same result."""
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         means = {language: x.mean(axis=0, dtype=np.float64) for language, x in matrices.items()}

@@ -1,6 +1,6 @@
 """Linear maps shrunk towards the identity or zero, with the strength chosen on held-out rows.
 
-Few noisy pairs leave most directions of a map undetermined: there it should stay near the identity.
+Few noisy pairs leave most directions of a map undetermined; along them it should stay near the identity.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from xalign_models.linalg.solvers import polar, procrustes
 GRID = np.geomspace(1e-4, 1e2, 13)
 """Penalties to choose from, in units of the mean variance; 0 is added if the rows determine a map."""
 FOLDS = 5
-_NULL = 1e-10  # of the mean variance: rounding of float32 rows, along which an unpenalised map is left alone
+_NULL = 1e-10  # of the mean variance: float32 rounding; an unpenalised map does not use such directions
 
 
 def ridge_by_leave_one_out(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
@@ -54,7 +54,7 @@ def shrunk_procrustes(x: AnyFloats, y: AnyFloats, shrink: float | None) -> Float
     Args:
         x: Embeddings (n, d).
         y: Row-aligned target (n, d).
-        shrink: lambda in units of ||X||_F ||Y||_F / d, the mean singular value of equal spaces. None takes the one of
+        shrink: lambda in units of ||X||_F ||Y||_F / d, the mean singular value of equal spaces. None uses the value of
             :data:`GRID` and 0 with the least squared error on held-out rows, five folds.
 
     Returns:

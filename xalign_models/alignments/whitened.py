@@ -13,7 +13,7 @@ from xalign_models.plugins import register
 @register.alignment
 @dataclass(eq=False)
 class Whitened(UnpairedAlignment):
-    """``y = (x - mu_l) S_l^(-1/2) s_l``: the whitening that moves embeddings least; useful before a rotation.
+    """``y = (x - mu_l) S_l^(-1/2) s_l``: the whitening that changes embeddings least; useful before a rotation.
 
     S_l is the Ledoit-Wolf estimate of the covariance, which is invertible with few rows and for encoders whose last
     LayerNorm leaves directions without variance; s_l^2 is its mean eigenvalue, so that white embeddings do not change.

@@ -128,7 +128,7 @@ def test_a_method_that_breaks_the_protocol_is_told_how(parallel, changes, messag
 def test_a_length_that_is_none_is_refused(parallel, length):
     """It comes out of a file."""
     config = Aligned.of(Centered().fit(parallel)).get_config_dict()
-    with pytest.raises(AlignmentError, match="is not a length of vectors"):
+    with pytest.raises(AlignmentError, match="is not a valid vector length"):
         Aligned(**config | {"length": length})
 
 
@@ -186,10 +186,10 @@ def test_a_language_that_is_to_be_identified_is_kept_as_that(parallel):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"languages": ["deu-Latn", "deu-Latn", "tur-Latn"]}, "one of each language"),
-        ({"languages": ["deu-Latn", "eng-Latn"]}, "one of each language"),
-        ({"languages": "deu"}, "one of each language"),
-        ({"shapes": {"shift": [10**12, 16]}}, "one of each language"),
+        ({"languages": ["deu-Latn", "deu-Latn", "tur-Latn"]}, "one map per language"),
+        ({"languages": ["deu-Latn", "eng-Latn"]}, "one map per language"),
+        ({"languages": "deu"}, "one map per language"),
+        ({"shapes": {"shift": [10**12, 16]}}, "one map per language"),
         ({}, "not finite"),
     ],
 )
