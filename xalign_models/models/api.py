@@ -59,9 +59,9 @@ def fit(
         method: A registered alignment, e.g. ``lsar``; ``auto`` fits the recommendation of ``recommend``, if any.
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
-            registered model with this method.
-        languages: Codes to fit, in a list or with commas between them; by default all languages of the text. English
-            joins them if the text has it, as translations have it on their other side.
+            model registered with this method.
+        languages: Codes to fit, as a list or separated by commas; by default all languages of the text. English is
+            added if the text has it, because it is the other side of translations.
         limit: Rows per language and corpus; None for all.
         label: First part of the model's name; by default the method and its parameters' values.
         device: cpu, cuda or mps; by default the best available.
@@ -70,8 +70,8 @@ def fit(
             ``error``; see :class:`~xalign_models.alignments.module.Aligned`.
         prompts: Names of the backbone's prompts to fit, e.g. ``query`` and ``passage``; by default all. The first one
             is the prompt of texts without one.
-        judge: Names of other corpora and of tasks, on which ``auto`` compares the candidates.
-        use: Kind of use that ``auto`` must not harm, beside retrieval and similarity, e.g. ``classification``.
+        judge: Names of other corpora and of tasks on which ``auto`` compares the candidates.
+        use: Kind of use that ``auto`` must not harm besides retrieval and similarity, e.g. ``classification``.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
 
@@ -142,8 +142,8 @@ def recommend(
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora. Beside text with translations, text without them is left out; centring is the only
-            candidate if none has translations.
+        corpus: Names of corpora. If any has translations, text without them is left out; centring is the only
+            candidate if no corpus has translations.
         languages: Codes; by default all languages of the text.
         pivot: Language that the other languages are paired with.
         limit: Rows per language and corpus; None for all.
@@ -151,9 +151,9 @@ def recommend(
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         seed: Seed of the folds.
         judge: Names of other corpora with translations, on which the candidates are compared in their common
-            languages, by default folds of the text itself; and of labelled tasks, which replace the proxies of their
+            languages (by default, folds of the text itself), and of labelled tasks, which replace the proxies of their
             kind. Text without translations may have one labelled task, which then judges all methods without pairs.
-        use: Kind of use whose losses exclude an alignment, beside those of retrieval and similarity.
+        use: Kind of use whose losses exclude an alignment, besides retrieval and similarity.
         prompts: Names of the backbone's prompts to fit; by default those of queries and documents.
         tried: The candidates, for text with translations; by default those of :mod:`xalign_models.recommend`.
 
@@ -168,7 +168,7 @@ def recommend(
     others = [name for name in others if name not in tasks]
     if not paired and (others or len(tasks) > 1):
         raise DataError("Text without translations can only be judged on itself or on one labelled task: --judge TASK.")
-    known = [corpora.load(name).languages for name in others]  # an absent text is an error before anything is encoded
+    known = [corpora.load(name).languages for name in others]  # raises for an absent text before anything is encoded
 
     text: dict[str, Any] = {"backbone": backbone, "corpus": names, "limit": limit, "overrides": overrides}
     method = "procrustes" if paired else "centered"
@@ -221,7 +221,7 @@ def _names(corpus: str | Sequence[str] | None) -> tuple[str, ...]:
     names = (corpus,) if isinstance(corpus, str) else () if corpus is None else corpus
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise DataError(
-            f"corpus= takes names of texts, such as ntrex, not a value of type {type(corpus).__name__}; write your "
+            f"corpus= takes names of texts, such as ntrex, not a {type(corpus).__name__}; write your "
             "own text to a file and name it own:FILE."
         )
     if corpus is not None and not (names and all(name.strip() for name in names)):

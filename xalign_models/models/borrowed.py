@@ -45,7 +45,7 @@ def refresh() -> None:
 
 @contextmanager
 def unseeded() -> Iterator[None]:
-    """Make tasks without seeding the process: a benchmark of mteb makes thousands, and each seeds torch for 1 ms."""
+    """Make tasks without seeding the process: an mteb benchmark makes thousands, and seeding torch takes 1 ms each."""
     module: Any = import_module("mteb.abstasks.abstask")
     seed = module._set_seed
     module._set_seed = lambda number: (random.Random(number), np.random.default_rng(number))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def load(model: str | Path, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
     """A model as an ordinary SentenceTransformer.
 
-    Inputs are texts, or ``{"text": ..., "lang": "de"}`` if the alignment depends on the language. A directory's modules
-    are loaded only if they are sentence-transformers' or xalign's: code in a directory is not run.
+    Inputs are texts, or ``{"text": ..., "lang": "de"}`` if the alignment depends on the language. Only modules from
+    sentence-transformers and xalign are loaded from a directory; its own code is not run.
 
     Args:
         model: A registered name, a directory, or a hub id; or a map that comes with xalign, such as
@@ -41,7 +41,7 @@ def load(model: str | Path, *, device: str | None = None, **overrides: Any) -> S
         **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
 
     Raises:
-        ModelError: The model is unknown, or a directory with custom modules; or a ready map got overrides.
+        ModelError: The model is unknown or a directory with custom modules, or a ready map got overrides.
         XAlignError: Weights or fit text are missing.
 
     Examples:
@@ -78,8 +78,8 @@ def build(
 ) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
-    of them encode the fit text. A ``tail`` takes the place of the spec's modules after the backbone.
+    It is fitted under each of the backbone's prompts, or under the named ones. If several devices are given, all
+    encode the fit text. A ``tail`` replaces the spec's modules after the backbone.
 
     Raises:
         XAlignError: Weights or fit text are missing.
@@ -117,7 +117,7 @@ def load_encoder(
 
     Args:
         model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
-        device: cpu, cuda or mps, by default the best available; or several, with commas between, each in a process.
+        device: cpu, cuda or mps, by default the best available; or several, separated by commas, one process each.
         store: Store of raw vectors; None always encodes.
         **overrides: Fields of the backbone's spec; a saved model's are fixed.
 
@@ -157,7 +157,7 @@ def encoder_of(
     """A SentenceTransformer, with its own modules, as an mteb encoder.
 
     Raises:
-        ModelError: The model refers to a backbone that has changed meanwhile.
+        ModelError: The model refers to a backbone that has changed since.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -197,7 +197,7 @@ def encoder_of(
 def open_recipe(
     spec: ModelSpec, device: str | None, backbone: Backbone | None = None, prompts: str | Sequence[str] | None = None
 ) -> Recipe:
-    """The parts of a model, whose raw vectors are encoded on one device or several and kept in the store.
+    """The parts of a model. Its raw vectors are encoded on one device or several and kept in the store.
 
     Raises:
         XAlignError: Weights are missing.

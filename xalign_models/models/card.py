@@ -50,7 +50,7 @@ class Card:
         return self.files.fingerprint(without=self.maps or "")
 
     def with_code(self, fingerprint: str) -> str:
-        """A fingerprint of files together with that of the modules' code that comes from plug-ins, if any does."""
+        """A fingerprint of files, joined with that of any module code from plug-ins."""
         code = policy.plugin_code(self.files)
         return digest(fingerprint, code) if code else fingerprint
 
@@ -87,7 +87,7 @@ class Card:
 
 
 def read_card(directory: Path) -> Card:
-    """The card of any directory; if the card's fingerprint is not that of the files, all its claims are ignored.
+    """The card of any directory; if the card's fingerprint does not match the files, all its claims are ignored.
 
     Raises:
         ModelError: The maps have changed since the card was written, or the list of modules is missing.
@@ -103,10 +103,10 @@ def read_card(directory: Path) -> Card:
     needed = [str(name) for name in listed if Path(str(name)).name not in {assets.CARD, "README.md"}]
     for name in ["modules.json", *needed]:
         if not files.has(name):
-            raise ModelError(f"{directory}: {name[:200]} is missing, so the model of {assets.CARD} is not complete.")
+            raise ModelError(f"{directory}: {name[:200]} is missing, so the model in {assets.CARD} is incomplete.")
     if card.saved and claims.get("maps") not in (None, maps and files.fingerprint(folder=maps)):
         raise ModelError(
-            f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
+            f"{directory}: its maps do not match {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
         )
     logger.warning("%s: %s is ignored, as the files have changed since it was written.", directory, assets.CARD)

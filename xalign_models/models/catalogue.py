@@ -41,10 +41,10 @@ LUSIFER = tuple(BackboneSpec(**entry) for entry in _DATA["lusifer"])
 CITATIONS: dict[str, str] = _DATA["citations"]
 """Method -> its paper."""
 UNPAIRED = ("ntrex", "lingua", "tatoeba_pairs")
-"""Text for means and directions of each language; several sorts, as a language's offset depends on the domain."""
+"""Text for each language's mean and directions; of several kinds, because a language's offset depends on the domain."""
 _FITTED = tuple(_DATA["alignments"]["languages"])
 PARALLEL = ("ntrex",)
-"""Text for maps onto English, and for LSAR, whose means differ by the language alone where rows are translations."""
+"""Text for maps onto English, and for LSAR: with translations, the means differ by language only."""
 _METHODS = {
     "centered": AlignmentSpec("centered", "centered", (), UNPAIRED, 1000, _FITTED),
     "lir-1": AlignmentSpec("lir-1", "lir", (("k", 1),), UNPAIRED, 1000, _FITTED),
@@ -107,7 +107,7 @@ def find_registered(name: str) -> ModelSpec | None:
 
 
 def get_spec(name: str) -> ModelSpec:
-    """The spec of a model as in :func:`find_registered`, with or without the prefix ``xalign/``.
+    """The spec of a model, as in :func:`find_registered`, with or without the prefix ``xalign/``.
 
     Raises:
         ModelError: The model is unknown; the message suggests the most similar name.

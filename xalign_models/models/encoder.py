@@ -27,13 +27,13 @@ class XAlignEncoder(AbsEncoder):
     Args:
         raw: The encoder of raw vectors, with the store.
         tail: The modules after the backbone, such as an alignment and a normalisation, applied to raw vectors at every
-            call. A function that returns them is called when the first text is encoded.
+            call. If this is a function that returns them, it is called when the first text is encoded.
         prompts: Prompts by language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
         languages: The languages of the alignment; None for any language. If prompts are by language, only languages
             with a prompt count.
         meta: Name, revision and other metadata for mteb.
         sides: The sides, ``query`` or ``document``, that the backbone encodes differently from texts without a side.
-        needs_language: Whether the alignment asks for the language although ``languages`` is None, because it serves
+        needs_language: Whether the alignment needs the language although ``languages`` is None, because it serves
             languages that were not fitted.
         context: Function that names the context of a task's texts, if the backbone chooses its own prompts; see
             :class:`~xalign_models.backbones.sources.Source`.
@@ -73,7 +73,7 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets its registry's entry, whose revision is not a value: it is computed again at each access
+        # mteb sets its registry's entry, which computes the revision again at each access
         if vars(meta).get("revision") is not None:
             self._meta = meta
 
@@ -91,7 +91,7 @@ class XAlignEncoder(AbsEncoder):
         return [] if self.languages is None else sorted({canonical(code) for code in languages} - self.languages)
 
     def refusal(self, unfitted: Sequence[str]) -> str:
-        """A message that says why texts in these languages cannot be encoded, and what to do."""
+        """A message that explains why texts in these languages cannot be encoded, and what to do."""
         prompted = prompt_languages(self.prompts)
         if prompted is None or set(unfitted) <= prompted:
             return f"{self.mteb_model_meta.name} is not fitted for {', '.join(unfitted)}"
@@ -101,7 +101,7 @@ class XAlignEncoder(AbsEncoder):
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The prompt of the task's name, type or side, or the default, in this order, after a language's prompt."""
+        """The prompt of the task's name, type or side, in this order, else the default; language prompts precede it."""
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
         keys = (task.name, task.type, *kinds, "default")
@@ -123,12 +123,12 @@ class XAlignEncoder(AbsEncoder):
 
         Raises:
             LanguageError: The alignment needs the language, which is unknown or was not fitted.
-            ModelError: There are keywords that would change the vectors of another model.
+            ModelError: A keyword would change the vectors.
         """
         if idle := sorted(kwargs.keys() - {"batch_size", "show_progress_bar"}):
             raise ModelError(
                 f"{self.mteb_model_meta.name} takes no {', '.join(idle)} in encode_kwargs. Shorter, int8 and binary "
-                'vectors are models of their own, e.g. xalign_models.evaluate(..., overrides={"vectors": "int8"}).'
+                'vectors are separate models, e.g. xalign_models.evaluate(..., overrides={"vectors": "int8"}).'
             )
         texts: list[str] = []
         codes: list[str] = []
@@ -158,7 +158,7 @@ class XAlignEncoder(AbsEncoder):
         selects the route of a model that has routes.
 
         Raises:
-            LanguageError: A language has neither a prompt nor a default one.
+            LanguageError: A language has no prompt, and there is no default.
             ModelError: The model has routes, but none for these texts.
             AlignmentError: The alignment is not fitted under the prompt.
         """
@@ -175,7 +175,7 @@ class XAlignEncoder(AbsEncoder):
                 raise LanguageError(f"{self.refusal(missing)}.")
             chosen = [with_side(side, self.prompts.get(str(code), prompt)) for code in lang]
         raw = self.raw.encode(texts, chosen, progress)
-        # A source that names contexts chooses its prompts itself, and a language's prompt serves all texts: one map.
+        # A source that names contexts chooses its own prompts, and a language's prompt serves all texts: one map.
         one = self._context is not None or prompted is not None
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
         features["prompt"] = "" if one else with_side(side, prompt)
@@ -196,7 +196,7 @@ class XAlignEncoder(AbsEncoder):
                 listed = task.languages
         if len(set(listed)) == 1:
             return canonical(listed[0])
-        if self.languages is None:  # the default prompt serves all, or the alignment a text without a language
+        if self.languages is None:  # the default prompt serves all, or the alignment needs no language
             return None
         raise LanguageError(
             f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "
@@ -205,7 +205,7 @@ class XAlignEncoder(AbsEncoder):
 
 
 class OpenEncoder(XAlignEncoder):
-    """A SentenceTransformer that itself takes the languages of texts, and has no prompts, as an mteb encoder."""
+    """An mteb encoder of a SentenceTransformer that handles the languages of texts itself and has no prompts."""
 
     def __init__(self, model: Any, raw: RawEncoder, meta: ModelMeta) -> None:
         super().__init__(raw, (), {}, None, meta, needs_language=True)
@@ -222,7 +222,7 @@ class OpenEncoder(XAlignEncoder):
 
 
 def _columns(inputs: DataLoader[Any]) -> Iterable[Mapping[str, Sequence[str]]]:
-    """Texts and languages of all inputs at once, if they are columns of a data set, or else batch by batch."""
+    """Texts and languages of all inputs: at once if they are columns of a data set, else batch by batch."""
     dataset: Any = getattr(inputs, "dataset", None)
     names = [name for name in ("text", "lang") if name in (getattr(dataset, "column_names", None) or ())]
     return [dataset.select_columns(names)[:]] if "text" in names else inputs

@@ -37,7 +37,7 @@ _NORMALISE = """length = ReduceL2 (y, one)
 
 
 def settings(maps: Maps) -> dict[str, Any]:
-    """The settings of a model's maps; ``languages`` has the usual codes, also of languages that relatives serve."""
+    """The settings of a model's maps; ``languages`` has the usual codes, including languages served by a relative."""
     found = dict(maps.settings)
     if found["languages"] is not None:
         found["languages"] = dict(found["languages"])
@@ -53,7 +53,7 @@ def export_numpy(maps: Maps, directory: str | Path) -> None:
     """Write ``map.json``, ``map.safetensors`` and ``apply_map.py``, which needs numpy and safetensors alone.
 
     Raises:
-        ModelError: The directory has other content than maps.
+        ModelError: The directory contains something other than maps.
         OSError: The directory cannot be written.
     """
     arrays = {name: np.ascontiguousarray(stack.numpy()) for name, stack in maps.aligned.state_dict().items()}

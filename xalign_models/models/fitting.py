@@ -27,9 +27,9 @@ from xalign_models.specs import AlignmentSpec, digest
 logger = logging.getLogger(__name__)
 
 FEW = 10
-"""Number of rows in a language below which a warning says so."""
+"""A language with fewer rows causes a warning."""
 MANY = 10_000
-"""Number of texts that take a CPU about a minute: from here on, a message announces it."""
+"""Number of texts that take a CPU about a minute; from this number on, a message announces the work."""
 
 _no_cache = ContextVar("no_cache", default=False)
 
@@ -45,15 +45,15 @@ def without_cache() -> Iterator[None]:
 
 
 Encode = Callable[..., "npt.NDArray[np.float32]"]
-"""Texts of one language to raw vectors (n, d): called with the texts, the language and ``progress``, a label; a fit on
-several prompts gives ``prompt`` too."""
+"""Encodes texts of one language to raw vectors (n, d): takes the texts, the language and ``progress``, a label. A fit
+on several prompts also passes ``prompt``."""
 
 
 def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
     """The corpora that an alignment is fitted on.
 
     Raises:
-        DataError: A corpus is missing, or monolingual where the method is parallel.
+        DataError: A corpus is missing, or it is monolingual and the method is parallel.
     """
     try:
         opened = [corpora.load(name) for name in spec.corpora]
@@ -135,7 +135,7 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
         have = [corpus for corpus in opened if language in _languages(corpus)]
         rows = [corpus.pair(language, pivot) if parallel else (corpus.texts(language),) for corpus in have]
         sides = [[side[: spec.limit] for side in part] for part in zip(*rows, strict=True)]
-        if not parallel:  # a short corpus counts as much as a long one: its offset of a language is as good
+        if not parallel:  # a language's offset in a short corpus counts as much as in a long one
             most = max(map(len, sides[0]))
             sides = [[list(islice(cycle(side), most)) for side in part] for part in sides]
         yield language, [[text for side in part for text in side] for part in sides]
@@ -144,7 +144,7 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
 def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> dict[str, Any]:
     """Fit data: raw vectors (n, d) by language or, for a parallel method, pairs (language, pivot).
 
-    With ``prompts``, as joint methods are fitted on, the keys are :func:`~xalign_models.alignments.groups.group`.
+    With ``prompts``, for joint methods, the keys are :func:`~xalign_models.alignments.groups.group`.
 
     Raises:
         DataError: Fit text is missing or not aligned.

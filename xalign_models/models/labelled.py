@@ -1,4 +1,4 @@
-"""Labelled tasks as judges of alignments, in the place of proxies."""
+"""Labelled tasks as judges of alignments, in place of proxies."""
 
 import tempfile
 from collections.abc import Callable, Collection
@@ -23,10 +23,10 @@ USES = {
 
 
 def is_task(name: str) -> bool:
-    """Whether a name to judge by is a task's and not a corpus's.
+    """Whether a name given to ``--judge`` is a task rather than a corpus.
 
     Raises:
-        DataError: The task is one of mteb's own, which keep no outcomes of single items.
+        DataError: The task is mteb's own, so it keeps no outcomes of single items.
     """
     try:
         check_task(name)
@@ -57,8 +57,8 @@ def crosses(name: str) -> bool:
 def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate], Any]) -> Labelled:
     """A task's subsets in some languages, scored item by item with the encoder of each candidate.
 
-    A subset is across languages if it lists more than one. A subset that lists a single language counts as well if it
-    needs the text of another one.
+    A subset is across languages if it lists more than one. A subset that lists a single language also counts if it
+    needs text in another language.
 
     Raises:
         DataError: The task is unknown, of another type, or keeps no outcomes of single items.
@@ -94,7 +94,7 @@ def labelled(name: str, languages: Collection[str], encoder: Callable[[Candidate
             subset = row["hf_subset"]
             outcomes = outcomes_of(items[subset], row["main_score"]) if subset in items else None
             if outcomes is None:
-                raise DataError(f"--judge {name}: it keeps no outcomes of single items, so no test is possible.")
+                raise DataError(f"--judge {name}: the task keeps no outcomes of single items, so no test is possible.")
             parts[subset in within][subset] = np.arange(len(outcomes), dtype=np.uint32), outcomes.astype(float)
         return parts
 

@@ -21,7 +21,7 @@ from xalign_models.specs import Unknown, digest
 
 
 class Maps(SavedMap):
-    """The maps of a model, applied by its own module, which may be a plug-in's.
+    """The maps of a model, applied by its own module, possibly from a plug-in.
 
     Args:
         aligned: The module, on the CPU.
@@ -88,7 +88,7 @@ def load_maps(
 
 
 def _saved(directory: Path) -> tuple[Aligned, bool, Mapping[str, str]]:
-    files = read_card(directory).files  # raises if the maps are not those of the card
+    files = read_card(directory).files  # raises if the maps do not match the card
     policy.check(files)
     classes = policy.module_classes(files)
     aligned: Aligned | None = None

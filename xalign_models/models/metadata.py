@@ -71,7 +71,7 @@ def _trained_card(spec: ModelSpec) -> Card | None:
 
 
 def published_datasets(*names: str | None) -> set[str]:
-    """Data sets that backbones were trained on when they were published, as far as mteb knows the backbones."""
+    """Data sets that the published backbones were trained on, as far as mteb knows them."""
     import mteb
 
     known = [find_spec(name).backbone.mteb_name for name in names if name]
@@ -81,7 +81,7 @@ def published_datasets(*names: str | None) -> set[str]:
 def describe(
     name: str, fixed: str | None, trained: set[str] | None, spec: ModelSpec | None, arguments: dict[str, Any]
 ) -> ModelMeta:
-    """Metadata of a model, based on those of its backbone if mteb knows it."""
+    """Metadata of a model, based on its backbone's if mteb knows the backbone."""
     import mteb
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
@@ -93,7 +93,7 @@ def describe(
     inherited |= {"framework": ["Sentence Transformers", "PyTorch"], "similarity_fn_name": ScoringFunction.COSINE}
     of_backbone = backbone_facts.get("training_datasets")
     if spec is not None and spec.backbone.tuned and like is None and trained:
-        of_backbone = set()  # trained here from several checkpoints, whose data sets are among those of the training
+        of_backbone = set()  # trained here from several checkpoints; the record includes their data sets
     if spec is not None:
         backbone, alignment = open_backbone(spec.backbone), spec.alignment
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]

@@ -54,8 +54,8 @@ def similarity(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
 def residual_network(x: AnyFloats, y: AnyFloats) -> Layers:
     """:func:`similarity` and, after it, ``y = z + relu(z A + a) B``, as two dense layers.
 
-    The first has the units of the network and those of z and -z, which the second subtracts: z = relu(z) - relu(-z).
-    Drift-Adapter's network starts from x itself, which has a meaning only if both models have one space.
+    The first has the units of the network and also z and -z, which the second subtracts: z = relu(z) - relu(-z).
+    Drift-Adapter's network starts from x itself, which makes sense only if both models share one space.
     """
     from xalign_models.alignments.networks import residual
 
@@ -94,7 +94,7 @@ def check(method: str) -> None:
     """Refuse a method that cannot map between two models.
 
     Raises:
-        AlignmentError: It is not among :data:`MAPS`.
+        AlignmentError: The method is not in :data:`MAPS`.
     """
     if method not in MAPS:
         raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
@@ -113,7 +113,7 @@ def texts_of(
     """Distinct texts by language of several corpora; ``limit`` applies per language and corpus.
 
     Raises:
-        LanguageError: No corpus has a language.
+        LanguageError: A language is in no corpus.
         DataError: There are no such texts.
     """
     spec = AlignmentSpec("The map", "centered", (), tuple(corpus), limit, tuple(languages) if languages else None)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
 _registered: list[Any] = []
-"""Registrations and trained models at the last call of :func:`register_with_mteb`."""
+"""Registrations and trained models at the last call to :func:`register_with_mteb`."""
 MANY = 1000
-"""Number of subsets above which a task of mteb's benchmark has the pairs with English alone; its tables list each."""
+"""With more subsets, a task in mteb's form of a benchmark keeps only pairs with English: its tables list them all."""
 
 
 def register_models() -> None:
@@ -42,11 +42,11 @@ def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.
 
     Opens no text, no weights and no network connection. Later registrations and trained models need another call. In
-    mteb's form of a benchmark, tasks of very many pairs, such as FLORES, have those with English; ``xalign run
-    --benchmark`` has all.
+    mteb's form of a benchmark, tasks with very many pairs, such as FLORES, keep only the pairs with English; ``xalign
+    run --benchmark`` has all pairs.
 
     Raises:
-        PluginError: A plug-in's task or benchmark has a name of mteb's own.
+        PluginError: A plug-in's task or benchmark has the name of one of mteb's.
     """
     trained = {folder: folder.stat().st_mtime_ns for folder in directory_of("").glob("*") if folder.exists()}
     state = [*(registry.places() for registry in (TASKS, BENCHMARKS, BACKBONES, ALIGNMENTS)), trained]
@@ -60,7 +60,7 @@ def register_with_mteb() -> None:
 
 
 def _check_names(tasks: Iterable[str] = (), benchmarks: Iterable[str] = ()) -> None:
-    """Refuse plug-ins' tasks and benchmarks with names of mteb's own, which they would replace."""
+    """Refuse plug-ins' tasks and benchmarks that would replace mteb's own of the same name."""
     import mteb
 
     others = {alias for benchmark in mteb.get_benchmarks() for alias in benchmark.aliases or ()}
@@ -72,7 +72,7 @@ def _check_names(tasks: Iterable[str] = (), benchmarks: Iterable[str] = ()) -> N
         if name in known and known[name].__module__.startswith("mteb.") and code_digest(TASKS[name])
     ]
     if taken:
-        raise PluginError(f"{taken[0]} cannot be registered: mteb has one of this name; choose another.")
+        raise PluginError(f"{taken[0]} cannot be registered: mteb already uses this name; choose another.")
 
 
 def _register() -> None:
@@ -109,7 +109,7 @@ def get_task(part: Part) -> AbsTask:
 
     Raises:
         DataError: The task is unknown.
-        PluginError: A plug-in's task has a name of mteb's own.
+        PluginError: A plug-in's task has the name of one of mteb's.
     """
     import mteb
 
@@ -125,7 +125,7 @@ def tasks_of(name: str) -> list[AbsTask]:
 
     Raises:
         DataError: The benchmark is unknown.
-        PluginError: A plug-in's benchmark or task has a name of mteb's own.
+        PluginError: A plug-in's benchmark or task has the name of one of mteb's.
     """
     if name in BENCHMARKS:
         _check_names((), [name])
@@ -143,7 +143,7 @@ def check_task(name: str) -> None:
     """Check that a task exists, without importing mteb.
 
     Raises:
-        DataError: Neither we nor mteb have a task of this name; the message suggests the nearest.
+        DataError: Neither xalign nor mteb has a task of this name; the message suggests the nearest.
     """
     known = name in TASKS or (
         ("mteb" in sys.modules or name in _quoted("tasks"))  # importing mteb takes seconds
@@ -161,7 +161,7 @@ def absent(kind: str, names: Iterable[str]) -> list[str]:
 
 @cache
 def _quoted(folder: str, before: str = "") -> frozenset[str]:
-    """Quoted strings after ``before`` in mteb's source below ``folder``, its tasks' names among them."""
+    """Quoted strings after ``before`` in mteb's source below ``folder``, including the names of its tasks."""
     package = importlib.util.find_spec("mteb")
     root = Path(package.origin).parent / folder if package and package.origin else Path()
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py")))

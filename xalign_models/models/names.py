@@ -39,7 +39,7 @@ class Located:
         return self.card if self.card is not None and self.card.saved else None
 
     def open_backbone(self) -> Backbone:
-        """The backbone, of a model that is not saved; files that were read to locate it are not opened again."""
+        """The backbone of a model that is not saved; files read to locate it are not opened again."""
         assert self.spec is not None
         directory = assets.place(self.spec.backbone.model)
         files = self.card.files if self.card and self.card.directory.samefile(directory) else None
@@ -47,7 +47,7 @@ class Located:
 
     @property
     def namespace(self) -> str:
-        """Fingerprint of the raw vectors, which equal backbones share. Raises XAlignError without weights."""
+        """Fingerprint of the raw vectors, equal for equal backbones. Raises XAlignError without weights."""
         if not self.saved:
             return self.open_backbone().fingerprint
         from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
@@ -59,7 +59,7 @@ class Located:
     def name(self) -> str:
         """The model's name in results.
 
-        A directory never takes the name of a registered model, because its card could claim anything. The exception is
+        A directory never gets the name of a registered model, because its card could claim anything. The exception is
         a directory in the cache to which `xalign train` wrote the model.
         """
         if (card := self.saved) is None:
@@ -73,7 +73,7 @@ class Located:
 
 
 def list_models() -> list[str]:
-    """Names of the registered models, and of those that were trained here or come with xalign, sorted.
+    """Names of registered models, models trained here and models that come with xalign, sorted.
 
     Examples:
         >>> import xalign_models
@@ -104,14 +104,14 @@ def locate(model: str | Path, **overrides: Any) -> Located:
     located = _located(model)
     if not changes:
         return located
-    known = [field.name for field in dataclasses.fields(BackboneSpec) if field.name != "name"]  # it follows from them
+    known = [field.name for field in dataclasses.fields(BackboneSpec) if field.name != "name"]  # derived from others
     if unknown := sorted(changes.keys() - {*known}):
         raise ModelError(f"A backbone has no {', '.join(unknown)}; its fields are {', '.join(known)}.")
     if isinstance(prompts := changes.get("prompts"), Mapping):
         changes["prompts"] = tuple(sorted(prompts.items()))
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it again.")
-    # words for some fields, other than their names
+    # some fields have other words than their names
     words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
     suffix = slug("-".join(f"{words.get(field, field)}{value}".replace("_", "") for field, value in parts.items()))
@@ -124,7 +124,7 @@ def locate_all(models: Iterable[str], **overrides: Any) -> dict[str, Located]:
     """Locate the models of a run; arguments are those of :func:`locate`.
 
     Raises:
-        ModelError: As for :func:`locate`, or two models have one name in results and would be one row of the board.
+        ModelError: As for :func:`locate`, or two models have the same name in results and would share a board row.
     """
     located = {model: locate(model, **overrides) for model in models}
     known: dict[str, tuple[str, Located]] = {}
@@ -142,7 +142,7 @@ def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any
     """Fields of a backbone's spec if ``trusted`` has the model, as ``MODEL`` or ``MODEL@COMMIT``; empty otherwise.
 
     Raises:
-        ModelError: Trust is not in models by name, or what follows the model is not a whole commit.
+        ModelError: ``trusted`` does not list models by name, or the text after ``@`` is not a whole commit.
     """
     if isinstance(trusted, bool):
         raise ModelError("--trust-remote-code trusts models by name: give MODEL or MODEL@COMMIT.")
@@ -164,7 +164,7 @@ def _located(model: str) -> Located:
         return Located(ModelSpec(BACKBONES[model]))
     if folder := assets.packaged(model):
         return _in_directory(folder)
-    if isinstance(model, Claim):  # what is known here, whatever folders lie about
+    if isinstance(model, Claim):  # only models known here, even if a folder has this name
         if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
             return located
         model = named(model)
@@ -209,7 +209,7 @@ def find_spec(model: str | Path, **overrides: Any) -> ModelSpec:
     located = locate(model, **overrides)
     if located.spec is not None:
         return located.spec
-    directory = Path(model).resolve()  # a saved model without a card is refused when its backbone is loaded
+    directory = Path(model).resolve()  # loading the backbone refuses a saved model without a card
     return ModelSpec(BackboneSpec(slug(directory.name), str(directory)))
 
 

@@ -47,7 +47,7 @@ class FittedOnDemand(nn.Module):
         if find_method(self._spec.method).language_dependent:
             rows_by_language(codes or None, len(codes), self._spec.languages or (), self._spec.label)  # refuses others
         missing = self._missing(prompt, {*codes})
-        with torch.inference_mode(False):  # encoding runs in inference mode, in which nothing can be trained
+        with torch.inference_mode(False):  # encoding runs in inference mode, which forbids training
             if missing or prompt not in self._modules_of:
                 parts = [fit for fit in (self._fits[prompt],) if fit] + [self._fit(spec, prompt) for spec in missing]
                 fitted_all = self._fits[prompt] = parts[0] if len(parts) == 1 else merged(parts)
@@ -55,7 +55,7 @@ class FittedOnDemand(nn.Module):
         return self._modules_of[prompt](features, **kwargs)  # type: ignore[no-any-return]
 
     def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
-        """The specs of the fits without which a prompt's texts cannot be mapped, one for each language if it can."""
+        """The specs of the fits that a prompt's texts still need, one per language where the method allows it."""
         known, method = self._fits[prompt], find_method(self._spec.method)
         if not method.by_language:
             return [] if known else [self._spec]
@@ -71,5 +71,5 @@ class FittedOnDemand(nn.Module):
 
     @property
     def fit_seconds(self) -> float | None:
-        """Average seconds of fitting a language; None before the first and where unknown."""
+        """Average seconds to fit a language; None before the first fit or if unknown."""
         return next((module.fit_seconds for module in self._modules_of.values()), None)

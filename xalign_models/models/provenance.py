@@ -31,8 +31,8 @@ def write_card(
 ) -> None:
     """Write ``xalign.json`` and, with ``readme``, README.md into a model's directory.
 
-    ``training`` is the record of a newly trained model, and ``called`` the final name of a directory that has nothing
-    but the model, whose files the card then lists.
+    ``training`` is the record of a newly trained model. ``called`` is the final name of a directory that contains only
+    the model; the card then lists its files.
     """
     spec: ModelSpec | None = model.xalign_spec
     claims = dict(getattr(model, "xalign_claims", None) or {})
@@ -106,7 +106,7 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
 
 
 def _card(rows: Any) -> list[str]:
-    """The do-no-harm card as a table; none if the claims, which may be of another author, have another form."""
+    """The do-no-harm card as a table; no lines if the claims, possibly another author's, have another form."""
     if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and [*row] == [*COLUMNS] for row in rows)):
         return []
     cells = [[escape(" ".join(str(cell).split()), "markdown") for cell in row.values()] for row in rows]
@@ -120,7 +120,7 @@ def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
     if spec is None:
         return "A cross-lingually aligned text encoder, saved by xalign."
     path = Path(spec.backbone.model)
-    model = code(path.name if path.is_absolute() else spec.backbone.model)  # a path of this machine helps no reader
+    model = code(path.name if path.is_absolute() else spec.backbone.model)  # a local path does not help readers
     if "training" in claims:
         trained = f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign"
         return f"{trained}; `xalign.json` describes the training."

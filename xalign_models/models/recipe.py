@@ -1,4 +1,4 @@
-"""A model's spec with its backbone, its fit and its modules, each opened or computed once, when first needed."""
+"""A model's spec, backbone, fit and modules; each is opened or computed once, when first needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROLES = ("default", "query", "document", "passage")
 
 
 def prompt_names(names: str | Sequence[str] | None) -> list[str]:
-    """Names of prompts, in a list or with commas between them; none stands for all."""
+    """Names of prompts, as a list or separated by commas; no names means all prompts."""
     return names.split(",") if isinstance(names, str) else list(names or ())
 
 
@@ -69,7 +69,7 @@ class Recipe:
 
     @cached_property
     def alignment(self) -> AlignmentSpec | None:
-        """The alignment's spec, in languages with a prompt if prompts name any. Raises DataError without fit text."""
+        """The alignment's spec, limited to languages that prompts name, if any. Raises DataError without fit text."""
         return self._prompted(self.spec.alignment) if self.spec.alignment else None
 
     @cached_property
@@ -131,7 +131,7 @@ class Recipe:
         return loading.text_prompts(prompts, self._sides, self._names or None)
 
     def role_prompts(self) -> tuple[str, ...]:
-        """The distinct prompts of queries and of documents, of those to fit. Raises ModelError as :attr:`prompts`."""
+        """The distinct prompts of queries and documents among those to fit. Raises ModelError as :attr:`prompts`."""
         names, prompts = self._names, self.prompts
         of_roles = (
             self._first_of([name for name in role if not names or name in names]) for role in (QUERIES, DOCUMENTS)
@@ -171,11 +171,11 @@ class Recipe:
     def fit(self, spec: AlignmentSpec, prompt: str) -> Alignment:
         """The maps of a prompt, fitted now or taken from the cache of fits.
 
-        A joint method is fitted on the prompts of queries, documents and texts that are neither; a map that serves all
-        languages serves the prompts of tasks too. With ``index_only``, other texts than documents get the identity.
+        A joint method is fitted on the prompts of queries, documents and other texts; a map that serves all languages
+        also serves the prompts of tasks. With ``index_only``, texts other than documents get the identity.
 
         Raises:
-            AlignmentError: With ``index_only``, queries and documents have one prompt.
+            AlignmentError: With ``index_only``, queries and documents have the same prompt.
             XAlignError: Fit text is missing, or the method cannot be fitted on it.
         """
         return self._of_role(self._fit(spec, prompt), prompt)
@@ -186,13 +186,13 @@ class Recipe:
         return earlier and self._of_role(earlier, prompt)
 
     def _of_role(self, fitted: Alignment, prompt: str) -> Alignment:
-        """The maps of a prompt; identities if documents alone are mapped and it is not theirs."""
+        """The maps of a prompt; identities if only documents are mapped and the prompt is not theirs."""
         if not getattr(fitted, "index_only", False):
             return fitted
         if self._first_of(QUERIES) == self._first_of(DOCUMENTS):
             raise AlignmentError(
                 f"{fitted.method}: index_only tells documents by their prompt, but {self.spec.backbone.name} has the "
-                "same for queries. Fit without it, and map the index alone with `xalign apply`."
+                "same for queries. Fit without it, and map only the index with `xalign apply`."
             )
         return fitted if prompt in self._first_of(DOCUMENTS) else unmoved(fitted)
 
@@ -225,7 +225,7 @@ class Recipe:
         """The modules after the raw vectors: reduction, alignment and normalisation.
 
         Args:
-            for_encoder: Whether an mteb encoder applies them: languages may be fitted when they are first used, and
+            for_encoder: Whether an mteb encoder applies them: it may fit languages when they are first used, and
                 unaligned vectors of a source that does not normalise stay as they are.
         """
         from sentence_transformers.sentence_transformer.modules import Normalize

@@ -1,4 +1,4 @@
-"""Metadata of registered models for mteb, whose revision is computed when it is asked for."""
+"""Metadata of registered models for mteb; the revision is computed on access."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ UNKNOWN = "not-installed"
 
 
 class RegisteredMeta(ModelMeta):
-    """A model's metadata with the revision of its files as they are at each access.
+    """A model's metadata; each access computes the revision from the current files.
 
-    mteb takes the newest result of any revision for a model whose ``revision`` is None, so this one is never None.
+    For a model whose ``revision`` is None, mteb uses the newest result of any revision, so this one is never None.
     Copies and pickles compute it too, unless ``model_copy(update={"revision": ...})`` fixes it.
     """
 
@@ -49,7 +49,7 @@ class RegisteredMeta(ModelMeta):
         return fields(ModelMeta.model_construct(**{**vars(self), "revision": self.revision}))
 
 
-# after the class, because pydantic takes a property in it for the field's default
+# after the class, because pydantic would treat a property inside it as the field's default
 RegisteredMeta.revision = property(lambda self: vars(self)["revision"] or self.current())
 
 
@@ -57,7 +57,7 @@ def load(name: str, revision: str | None = None, device: str | None = None, **kw
     """Load a registered model for ``mteb.get_model``.
 
     Raises:
-        ModelError: There are unknown arguments, with which mteb would name an experiment.
+        ModelError: There are unknown arguments, which mteb would put into an experiment's name.
         XAlignError: Weights or fit text are missing.
     """
     if unknown := sorted(kwargs.keys() - {"spec", "fitted_on", "training"}):

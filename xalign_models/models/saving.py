@@ -34,7 +34,7 @@ def save(
 ) -> None:
     """Write a model as an ordinary sentence-transformers directory with a card.
 
-    A model in the directory is replaced when the new one is complete.
+    An existing model in the directory is replaced once the new one is complete.
 
     Args:
         model: A model from ``fit`` or ``load``.
@@ -44,12 +44,12 @@ def save(
         adapter: Write the maps and a reference to the backbone, without its weights.
         standalone: Write stock modules only, so that sentence-transformers loads the model without xalign.
         lang: With ``standalone``: the language of all texts, if the alignment depends on it.
-        prompt: With ``standalone``: name of the one prompt that the model keeps, if the alignment has maps for several;
+        prompt: With ``standalone``: name of the one prompt that the model keeps, if its maps differ between prompts;
             by default the default prompt.
 
     Raises:
         ModelError: The model has no spec, it lacks the prompt, its maps cannot be written in this form, or the
-            directory has other content than a model.
+            directory contains something other than a model.
 
     Examples:
         >>> import xalign_models
@@ -67,7 +67,7 @@ def save(
     if getattr(model, "xalign_spec", None) is None:
         raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
     if model.xalign_spec.backbone.trust_remote_code:
-        raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
+        raise ModelError(f"{model.xalign_spec.name} runs its own code, which cannot be saved.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else whole(model)
@@ -94,7 +94,7 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     spec = model.xalign_spec.backbone
     if model.tuned:
         raise ModelError(
-            "The backbone's weights have changed since they were loaded, and --adapter would lose them; save the model "
+            "The backbone's weights have changed since they were loaded, and --adapter would lose them. Save the model "
             "without it."
         )
     if isinstance(modules[0], Pointer):
@@ -107,7 +107,7 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | None) -> SentenceTransformer:
-    """The model in stock modules, with the map as a dense layer; with maps by prompt it keeps one prompt."""
+    """The model in stock modules, with the map as a dense layer; if maps depend on the prompt, it keeps one prompt."""
     from sentence_transformers.base.modules.router import Router
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -132,7 +132,7 @@ def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | 
         if name and name not in prompts:
             raise ModelError(f"--prompt {name}: the model has {', '.join(sorted(prompts)) or 'no prompts'}.")
         if aligned.stride:
-            text = prompts.get(name, "")  # for queries and documents, too, which would otherwise have none
+            text = prompts.get(name, "")  # queries and documents would otherwise have no prompt
             prompts = dict.fromkeys((name or "default", "query", "document"), text)
             logger.warning("The model holds the maps of one prompt only: %r.", text)
         dense = dense_layer(*aligned.folded(lang, prompts.get(name, "") if aligned.prompts else None))

@@ -1,4 +1,4 @@
-"""A SentenceTransformer with a spec, which every way of saving writes beside the weights."""
+"""A SentenceTransformer with a spec, which every way of saving writes next to the weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
     Attributes:
         xalign_spec: The backbone and the alignment; None for a directory without a card.
         xalign_claims: The card's other claims, e.g. the record of the training.
-        xalign_weights: A sample of the backbone's weights as they were loaded, by which training is noticed.
+        xalign_weights: A sample of the backbone's weights as loaded, to detect training.
     """
 
     xalign_spec: ModelSpec | None
@@ -37,7 +37,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
         claims: Mapping[str, Any] | None = None,
         weights: Sequence[torch.Tensor] | None = None,
     ) -> Self:
-        """Turn a model into this class, in place, without loading anything; ``weights`` are those of a copied one."""
+        """Turn a model into this class, in place, without loading anything; a copy gets the original's ``weights``."""
         model.__class__ = cls
         model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
         model.xalign_weights = _sampled(model) if weights is None else weights
@@ -45,7 +45,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
 
     @property
     def tuned(self) -> bool:
-        """Whether the backbone's weights have changed since they were loaded, other than by a change of their type."""
+        """Whether the backbone's weights have changed since they were loaded, apart from their type."""
         now = _sampled(self)
         return len(now) != len(self.xalign_weights) or not all(
             torch.equal(before.to(after.dtype), after) for before, after in zip(self.xalign_weights, now, strict=True)
@@ -107,7 +107,7 @@ def copied(
 
 
 def whole(model: AlignedSentenceTransformer) -> AlignedSentenceTransformer:
-    """The model with its backbone in place of a reference to it, if the backbone's weights have changed."""
+    """The model; if its backbone's weights have changed, with the backbone instead of a reference to it."""
     first, *others = model
     if isinstance(first, Bridge):
         first.save("")  # refuses before a folder is made

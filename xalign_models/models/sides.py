@@ -1,4 +1,4 @@
-"""Tells models the language of each side of mteb's cross-lingual tasks, whose subsets name both languages only.
+"""Tells models the language of each side of mteb's cross-lingual tasks, whose subsets name only the pair.
 
 A task keeps its text, metric, name and revision. For models of xalign, the subset's name is replaced by the language of
 the texts to encode.
@@ -41,13 +41,13 @@ def _reason(metadata: Any, subset: str, codes: Sequence[str]) -> str | None:
     except LanguageError:
         return "some of its text is not in a natural language"
     if several > 2:
-        return "the language of each text is unknown, out of several"
+        return "the language of each text, one of several, is unknown"
     known = metadata.name in SEARCHES or (metadata.type in COMPARES and subset != "default")
-    return None if several == 1 or known else "the language of each side is unknown, out of two"
+    return None if several == 1 or known else "the language of each side, one of two, is unknown"
 
 
 def with_sides(kind: type[Any]) -> type[Any]:
-    """A task's class, or a subclass that passes the language of each side of bilingual subsets to models of xalign."""
+    """A task's class, or a subclass that tells xalign's models the language of each side of bilingual subsets."""
     languages = kind.metadata.eval_langs
     if issubclass(kind, _Sided) or getattr(kind, "parallel_subsets", False) or not isinstance(languages, dict):
         return kind
@@ -58,7 +58,7 @@ def with_sides(kind: type[Any]) -> type[Any]:
 
 
 class _Sided:
-    """A mixin that precedes the class of mteb's task."""
+    """A mixin that comes before the class of mteb's task."""
 
     metadata: Any
     dataset: Any

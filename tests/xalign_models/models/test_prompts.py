@@ -264,7 +264,7 @@ def test_each_corpus_has_the_same_weight(workdir, tiny_model, write_text):
 
 
 def test_damaged_shapes_are_refused():
-    with pytest.raises(AlignmentError, match="not one of each language and prompt"):
+    with pytest.raises(AlignmentError, match="one map per language and prompt"):
         Aligned("centered", 4, ["a", "b"], {"shift": (3, 4)}, prompts=["x", "y"])
     with pytest.raises(AlignmentError, match="choose error or default"):
         Aligned("centered", 4, ["a"], {"shift": (1, 4)}, unknown_prompt="maybe")
