@@ -1,4 +1,4 @@
-"""Contamination: how much of a task's text is in the text that a model was fitted on, language by language."""
+"""Contamination: how much of a task's text is also in a model's fit text, language by language."""
 
 import unicodedata
 from collections import defaultdict
@@ -13,12 +13,12 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec
 
 SHORTEST = 10
-"""Minimum number of letters and digits; shorter texts ("Thank you.") are in every corpus and tell nothing."""
+"""Minimum number of letters and digits; shorter texts ("Thank you.") are in every corpus and show nothing."""
 GRAM, GRAM_OF_SIGNS = 30, 12
-"""Letters and digits of an n-gram; the second where a sign is a syllable or a word."""
+"""Letters and digits of an n-gram; the second number is for scripts whose signs are syllables or words."""
 SIGNS = frozenset({"Hans", "Hant", "Jpan", "Hang", "Yiii"})
 SHARE = 0.7
-"""A text is a near copy if this share of its n-grams, or more, is in the fit text (the rule of the PaLM report)."""
+"""A text is a near copy if at least this share of its n-grams is in the fit text (the rule of the PaLM report)."""
 
 
 class _Letters(dict[int, int | None]):
@@ -37,10 +37,10 @@ class Overlap:
 
     Attributes:
         task: Name.
-        language: Canonical code; None if unknown, then the fit text of all languages is compared.
-        texts: Different texts of the task.
+        language: Canonical code; None if unknown: the fit text of all languages is then compared.
+        texts: Number of different texts of the task.
         exact: Number of texts that are in the fit text, apart from case, spaces and punctuation.
-        near: Number of further texts with at least :data:`SHARE` of their n-grams in it.
+        near: Number of other texts with at least :data:`SHARE` of their n-grams in the fit text.
     """
 
     task: str
@@ -61,7 +61,7 @@ def normal(text: str) -> str:
 
 
 def grams(text: str, language: str | None) -> set[int]:
-    """Hashes of the n-grams of a :func:`normal` text; none if it is too short for one."""
+    """Hashes of the n-grams of a :func:`normal` text; empty if it is too short for one."""
     n = GRAM_OF_SIGNS if language and language.rpartition("-")[2] in SIGNS else GRAM
     return {hash(text[start : start + n]) for start in range(len(text) - n + 1)}
 
@@ -69,7 +69,7 @@ def grams(text: str, language: str | None) -> set[int]:
 def overlaps(
     task: str, texts: Iterable[tuple[str, str | None]], fit_text: Mapping[str, Collection[str]]
 ) -> Iterator[Overlap]:
-    """Compare a task's text, as :func:`~xalign_models.evaluation.recording.task_texts` gives it, with fit text."""
+    """Compare a task's text, from :func:`~xalign_models.evaluation.recording.task_texts`, with fit text."""
     by_language: dict[str | None, set[str]] = defaultdict(set)
     for text, language in texts:
         if len(short := normal(text)) >= SHORTEST:
@@ -87,7 +87,7 @@ def overlaps(
 
 
 def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
-    """The sentences that an alignment is fitted on, by language, with the pivot's. Raises DataError without text."""
+    """The sentences that an alignment is fitted on, by language, pivot included. Raises DataError without text."""
     text: dict[str, list[str]] = defaultdict(list)
     for language, sides in fitting.fit_texts(spec):
         for code, side in zip((language, fitting.pivot_of(spec))[: len(sides)], sides, strict=True):
@@ -100,7 +100,7 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
 
     Raises:
         ModelError: The model is unknown.
-        DataError: The fit text is missing, or not known by corpus.
+        DataError: The fit text is missing, or its corpora are unknown.
     """
     spec = find_spec(model)
     if spec.alignment is None:
@@ -111,7 +111,7 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:
-    """A corpus's text by language, with English, and the tasks that hold it. Raises DataError if it is missing."""
+    """A corpus's text by language, with English, and the tasks that contain it. Raises DataError if it is missing."""
     corpus = corpora.load(name)
     text = {language: corpus.texts(language)[:limit] for language in corpus.languages}
     if corpus.kind == "pairs":

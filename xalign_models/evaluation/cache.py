@@ -39,7 +39,7 @@ PACKAGES = ("mteb", "sentence-transformers", "transformers", "tokenizers", "torc
 class SafeResultCache(ResultCache):
     """Results under ``<root>/results`` in mteb's layout.
 
-    A model's folder has a file of scores per task, ``model_meta.json`` with the model's whole spec in its
+    A model's folder has a file of scores per task, ``model_meta.json`` with the model's whole spec in
     ``loader_kwargs``, ``run_settings.jsonl`` with versions and hardware by task, and ``items/``.
 
     Args:
@@ -47,7 +47,7 @@ class SafeResultCache(ResultCache):
 
     Attributes:
         hardware: Hardware of the next saved results; see :func:`hardware`.
-        costs: Returns what a model was measured to cost, to be recorded with the next saved results.
+        costs: Returns a model's measured costs, to record with the next saved results.
 
     Raises:
         ResultsError: The root cannot be written.
@@ -66,7 +66,7 @@ class SafeResultCache(ResultCache):
         """The file of a result in mteb's layout.
 
         Raises:
-            ResultsError: A name or revision leads out of the folder of results.
+            ResultsError: A name or revision leads outside the folder of results.
         """
         path = Path(super().get_task_result_path(*args, **kwargs))
         for part in path.relative_to(self.cache_path).parts:
@@ -79,7 +79,7 @@ class SafeResultCache(ResultCache):
         return self.get_task_result_path(task, meta)
 
     def turn(self, task: str, meta: ModelMeta) -> AbstractContextManager[None]:
-        """Keep other processes from a model's result on a task; they would overwrite it with other subsets."""
+        """Keep other processes from overwriting a model's result on a task with other subsets."""
         name = hashlib.sha256(str(self.path_of(task, meta).relative_to(self.cache_path)).encode()).hexdigest()[:32]
         waiting = f"Another process is scoring {meta.name} on {task}; this one waits for it."
         return in_turn(Path(self.cache_path) / "results" / f".{name}.lock", waiting)
@@ -93,7 +93,7 @@ class SafeResultCache(ResultCache):
         final.mkdir(parents=True, exist_ok=True)
         entries = [entry for entries in task_result.scores.values() for entry in entries]
         with one_at_a_time(final):  # the settings of a model's tasks are one file
-            for left_over in final.glob(f"{_STAGED}*"):  # by a killed run
+            for left_over in final.glob(f"{_STAGED}*"):  # from a killed run
                 if time.time() - left_over.stat().st_mtime > 3600:
                     shutil.rmtree(left_over, ignore_errors=True)
             keep_outcomes(final, task, {entry["hf_subset"]: entry["main_score"] for entry in entries})
@@ -113,7 +113,7 @@ class SafeResultCache(ResultCache):
 
     def _complete_settings(self, path: Path, task: str) -> None:
         """Add the versions of other packages, the measured costs and the hardware to a task's lines."""
-        if not path.is_file():  # mteb writes none where no subset could be scored
+        if not path.is_file():  # mteb writes no settings if no subset could be scored
             return
         entries, _ = read_log(path)
         for entry in entries:
@@ -124,13 +124,13 @@ class SafeResultCache(ResultCache):
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> Callable[[], None]:
-        """Rename a result that is unreadable, impossible or of other text, so that the task runs again; none is lost.
+        """Rename a result that is unreadable, impossible or of other text, so that the task runs again; keep all files.
 
-        Its outcomes by item are renamed too. Damaged or missing metadata of a model are written again; damaged items
-        alone are set aside.
+        Its outcomes by item are renamed too. Damaged or missing metadata of a model is written again. If only the items
+        are damaged, only they are set aside.
 
         Returns:
-            A function that puts a result of other text back, unless there is a new one; to be called after the run.
+            A function to call after the run; it puts a result of other text back unless there is a new one.
         """
         path = self.path_of(task.metadata.name, meta)
         moved: dict[Path, Path] = {}
@@ -159,17 +159,17 @@ class SafeResultCache(ResultCache):
                     _rename(items)
                 return put_back
             of_other_text = True
-            reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
+            reason = f"has data revision {revision}, but the data here has {task.metadata.revision}"
         files = outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path
         asides = {file: _rename(file) for file in files if file.is_file()}
-        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, asides[path].name)
+        logger.warning("%s %s; it is kept as %s, and the task runs again.", path, reason, asides[path].name)
         if of_other_text:
             moved |= asides
         return put_back
 
 
 def _copy_settings(path: Path, copy: Path) -> None:
-    """Copy the readable lines; a file with damaged lines is set aside, because mteb would not read it at all."""
+    """Copy the readable lines; a file with damaged lines is set aside, because mteb cannot read it."""
     entries, damaged = read_log(path)
     usable = [entry for entry in entries if _is_setting(entry)]
     if lost := damaged + len(entries) - len(usable):
@@ -193,7 +193,7 @@ def versions() -> dict[str, str]:
 def compact(result: dict[str, Any]) -> str:
     """A result as JSON with a line per subset, for readable differences.
 
-    Subsets name mteb's version only where it is not the file's: mteb fills it in when it reads the file.
+    Subsets name mteb's version only if it differs from the file's; mteb fills in the others when it reads the file.
     """
     splits, common = [], result.get("mteb_version")
     for split, entries in result["scores"].items():
@@ -222,7 +222,7 @@ def meta_text(meta: ModelMeta) -> str:
 
 
 def without_folders(value: Any) -> Any:
-    """The value with file names instead of local paths, which mean nothing on another machine."""
+    """The value with file names in place of local paths, which mean nothing on another machine."""
     if isinstance(value, Mapping):
         return {without_folders(key): without_folders(item) for key, item in value.items()}
     if isinstance(value, set):
@@ -244,13 +244,13 @@ def _last(text: str) -> str:
 
 
 def _rename(path: Path) -> Path:
-    """Rename a file to a name that nothing reads, and return its new path."""
+    """Rename a file to a name that no code reads, and return its new path."""
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     return path.rename(path.with_name(f"{path.name}.aside-{stamp}"))
 
 
 def hardware(device: str) -> str:
-    """Description of a device of this machine, or of several: equal ones are counted."""
+    """Description of one or several devices of this machine, with equal ones counted."""
     import torch
 
     names = Counter(

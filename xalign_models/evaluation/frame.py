@@ -30,15 +30,15 @@ def evaluate(
     Args:
         models: Names, directories, hub ids or SentenceTransformers.
         tasks: Names that mteb or a plug-in knows, or tasks.
-        languages: Codes, in a list or with commas between them; a subset is scored if all its languages are among them.
+        languages: Codes, as a list or separated by commas; a subset is scored if all its languages are among them.
             None for all.
-        output: Root of the results, which are in its folder ``results``.
+        output: Root of the results, which go into its folder ``results``.
         device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbones' specs.
 
     Returns:
         A row per model, task, split and subset: ``model, revision, task, split, subset, languages, score`` (the task's
-        main score, a fraction) and ``error``, the reason where a model could not be scored on a task.
+        main score, a fraction) and ``error``, the reason if a model could not be scored on a task.
 
     Raises:
         ModelError: A model or the device does not exist.

@@ -38,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 
 class Counting(RawEncoder):
-    """Notes the texts that the store does not hold, and returns noise for them.
+    """Counts the texts that the store lacks, and returns noise for them.
 
     Args:
-        raw: The encoder that it stands in for.
+        raw: The encoder to replace.
         dimension: Dimension of the vectors.
         tokens: Receives the estimated number of tokens of each text, by its key.
     """
@@ -53,7 +53,7 @@ class Counting(RawEncoder):
     def encode_missing(
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
-        """Count the tokens of the texts, and give each a vector of noise."""
+        """Count the tokens of the texts, and return a vector of noise for each."""
         noise = np.random.default_rng(0).standard_normal((len(keys), self._dimension)).astype(np.float32)
         known.update(zip(keys, noise, strict=True))
         self._tokens.update(zip(keys, (estimated_tokens(prompted(prompt, text)) for text in texts), strict=True))
@@ -71,8 +71,8 @@ def announce(
 ) -> None:
     """Announce the number of texts that a run will send and their cost, if there is a price or a budget.
 
-    Only the endpoint's probe is sent. The arguments are those of the run; models without an endpoint and subsets that
-    have scores do not count.
+    Only the endpoint's probe is sent. The arguments are the run's; models without an endpoint and subsets with scores
+    do not count.
 
     Raises:
         ModelError: The run would exceed the budget.

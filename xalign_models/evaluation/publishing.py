@@ -38,7 +38,7 @@ def prepare(model: Path, folder: Path, results: Results | None = None) -> Path:
         The folder.
 
     Raises:
-        ModelError: No saved model is there, or the folder cannot be written.
+        ModelError: There is no saved model, or the folder cannot be written.
     """
     check(model)
     try:
@@ -61,7 +61,7 @@ def check(model: Path) -> None:
 
 
 def card_text(model: Path, results: Results | None = None) -> str:
-    """The model's README.md with the hub's metadata before it: tags, licence, languages, base, and scores by subset."""
+    """The model's README.md after the hub's metadata: tags, licence, languages, base, and scores by subset."""
     path = model / "README.md"
     card = ModelCard(path.read_text(encoding="utf-8") if path.is_file() else "")
     metadata: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
@@ -114,7 +114,7 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         api = HfApi()
         api.create_repo(repository, private=private, exist_ok=True)
         return str(api.upload_folder(folder_path=str(folder), repo_id=repository, commit_message="Publish by xalign"))
-    except Exception as error:  # of the hub, of its client, or of the network
+    except Exception as error:  # from the hub, its client or the network
         reason = f"{repository} cannot be written on the hub ({one_line(error)})"
         raise ModelError(f"{reason}; `hf auth login` signs in.") from None
 
@@ -136,7 +136,7 @@ def problems(root: Path) -> list[str]:
     names = {"models": (model.name.replace("__", "/", 1) for model in models), "tasks": (path.stem for path in files)}
     unknown = ((kind, absent(kind, own)) for kind, own in names.items())
     wanted = [
-        f"{kind} that are not in mteb: {len(missing)}, such as {missing[0]}; add them to mteb first, by a pull request"
+        f"{kind} that are not in mteb: {len(missing)}, such as {missing[0]}; add them to mteb first, in a pull request"
         for kind, missing in unknown
         if missing
     ]
@@ -148,7 +148,7 @@ def _of_model(model: Path) -> Iterator[str]:
     for revision in sorted(path for path in model.iterdir() if not path.name.startswith(".")):
         place = f"{model.name}/{revision.name}"
         if not revision.is_dir():
-            yield f"{place}: a file where only folders of revisions may be"
+            yield f"{place} is a file; only folders of revisions belong here"
             continue
         yield from _of_meta(place, model, revision)
         settings = _settings(revision / SETTINGS)
@@ -158,7 +158,7 @@ def _of_model(model: Path) -> Iterator[str]:
                 yield from _of_result(f"{place}/{path.name}", path, settings)
     for task, names in revisions.items():
         if len(names) > 1:
-            yield f"{model.name}: {task} is there under {len(names)} revisions, {', '.join(names)}; keep one"
+            yield f"{model.name}: {task} has results under {len(names)} revisions, {', '.join(names)}; keep one"
 
 
 def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
         meta = read_json(revision / META)
         name, number = str(meta["name"]), str(meta["revision"])
     except (FileError, KeyError) as error:
-        damaged = f"{place}/{META} is no model's metadata ({one_line(error)})"
+        damaged = f"{place}/{META} is not a model's metadata ({one_line(error)})"
         yield damaged if (revision / META).exists() else f"{place}: {META} is missing"
         return
     if "/" not in name:
@@ -176,7 +176,7 @@ def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
     if number != revision.name:
         yield f"{place}/{META}: the revision {number!r} differs from the folder's"
     if not re.fullmatch(r"[0-9a-f]{40}|.", number):
-        yield f"{place}: the revision has {len(number)} characters, not 40 hexadecimal digits or a single one"
+        yield f"{place}: the revision has {len(number)} characters; it must have 40 hexadecimal digits or one"
 
 
 def _settings(path: Path) -> set[tuple[str, str, str]] | None:

@@ -46,11 +46,11 @@ def task_texts(name: str, languages: Collection[str] | None = None) -> list[Lang
     """The texts that a task encodes, in the subsets of the chosen languages.
 
     Args:
-        name: Name of the task in mteb, ours included once registered.
+        name: Name of the task in mteb; xalign's tasks must be registered first.
         languages: Canonical codes; None for all.
 
     Raises:
-        DataError: The task is unknown, or its data are missing.
+        DataError: The task is unknown, or its data is missing.
         LanguageError: The task has nothing in these languages.
     """
     return list(dict.fromkeys(text for text, _ in _seen(name, languages)))

@@ -1,4 +1,4 @@
-"""Run a committed result again and compare: the same model on the same text gives the same scores.
+"""Runs a committed result again and compares: the same model on the same text gives the same scores.
 
 By default vectors come from the store, and one in :data:`SAMPLE` of them is encoded again and compared.
 """
@@ -31,14 +31,14 @@ from xalign_models.store import EmbeddingStore
 SAMPLE = 32
 """One in ``SAMPLE`` stored vectors is encoded again."""
 SAME = 1e-2
-"""Maximum distance of two encodings of a text, relative to their length, as batches differ in rounding."""
+"""Maximum distance between two encodings of a text, relative to their length, because batches differ in rounding."""
 TOLERANCE = 1e-4
-"""Allowed difference of a committed score and the new one, as machines differ in rounding."""
+"""Allowed difference between a committed score and the new one, because machines differ in rounding."""
 
 
 @dataclass(frozen=True)
 class ScorePair:
-    """The main score of a subset in the file, and the score now; None if the subset is gone."""
+    """The main score of a subset in the file, and the new score; None if the subset is gone."""
 
     split: str
     subset: str
@@ -135,10 +135,10 @@ def reproduce(
         path: ``results/<model>/<revision>/<task>.json``, next to the model's metadata.
         device: cpu, cuda or mps; by default the best available.
         store: Store of raw vectors, used except for a sample; None encodes and fits again.
-        tell: Called with a line on the texts to encode.
+        tell: Called with a line about the texts to encode.
 
     Raises:
-        ResultsError: The file is no result, or the model cannot be scored now.
+        ResultsError: The file is not a result, or the model cannot be scored now.
         ModelError: The model of the metadata is missing.
         DataError: The task is unknown.
     """
@@ -191,7 +191,7 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
     recipe = Recipe(spec)
     fit = recipe.alignment
     assert fit is not None
-    if find_method(fit.method).by_language:  # only what the task asks for
+    if find_method(fit.method).by_language:  # only the task's languages
         codes = {code for languages in languages_of(task).values() for code in languages}
         known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))
         fit = replace(fit, languages=tuple(sorted(codes & known)))
@@ -203,11 +203,11 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
         for text in texts
     }
     stored = sum(vector is not None for vector in store.get(encoder.raw.namespace, [*keys])) if store else 0
-    return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; the rest is encoded."
+    return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; the others are encoded."
 
 
 def _committed(path: Path) -> tuple[TaskScores, ModelMeta]:
-    """A result, all of whose main scores are possible, and its model's metadata."""
+    """A result whose main scores are all possible, and its model's metadata."""
     try:
         table = read_result(path)
         check_main_scores(table)

@@ -43,7 +43,7 @@ class Outcome:
         model: Name of the model.
         task: Name of the task.
         result: mteb's result; None on an error.
-        fresh: Whether anything was computed, rather than found among the results.
+        fresh: Whether anything was computed rather than read from earlier results.
         unfitted: Languages left out because the alignment does not know them.
         error: The reason for a missing result.
         revision: Revision of the model.
@@ -79,21 +79,21 @@ def run(
         models: Registered names, directories, hub ids, or encoders.
         tasks: Names, ours or mteb's, or tasks with chosen subsets, which ``languages`` does not narrow.
         output: Root of the results.
-        languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None for
+        languages: Codes; a subset is scored if all its languages, including its pool's, are among them. None for
             all. The default, :data:`CORE`, does not narrow Tatoeba36, LanguageIdentity and others whose protocol fixes
             the languages.
-        device: cpu, cuda or mps; several, with commas between, each encode in a process.
+        device: cpu, cuda or mps; several, separated by commas, encode in one process each.
         store: Store of raw vectors.
         items: Data of single items to keep: none, the outcomes for significance tests, or everything.
         overrides: Fields of the backbones' specs.
-        begin: Function that is called with the model's name as it is opened, and with its and the task's name as it is
-            scored. A text that it returns is the reason why this must not happen.
+        begin: Function called with the model's name before opening it, and with the model's and the task's name before
+            scoring. If it returns a text, the step is skipped for this reason.
 
     Yields:
         One outcome per model and task, as soon as it is available.
 
     Raises:
-        ModelError: A model or the device does not exist, or two of the models have one name.
+        ModelError: A model or the device does not exist, or two models have the same name.
         DataError: A task does not exist.
         LanguageError: A task has nothing in the chosen languages.
         ResultsError: ``output`` cannot be written.
@@ -141,7 +141,7 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
             lacking = (sorted(by_subset[subset] - requested) for subset in task.hf_subsets)
             least = min(lacking, key=lambda codes: (len(codes), "eng-Latn" not in codes))
             raise LanguageError(
-                f"{name} has no subset within the chosen languages; add {', '.join(least)} to --languages, for "
+                f"{name} has no subset in the chosen languages; add {', '.join(least)} to --languages, for "
                 "example, or choose `all`."
             )
         task.hf_subsets = subsets
@@ -180,17 +180,17 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
                 remove_items(folder, name)
         found = of_subsets(result.task_results[0], requested)
         return Outcome(str(meta.name), name, found, fresh, unfitted, revision=meta.revision)
-    except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
+    except Exception as error:  # from the model, or from mteb's own tasks when the hub cannot be reached
         logger.debug("%s on %s", meta.name, name, exc_info=True)
         return Outcome(str(meta.name), name, None, unfitted=unfitted, error=one_line(error), revision=meta.revision)
     finally:
         task.hf_subsets = everything
-        if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
+        if task.data_loaded:  # when a task fails, mteb leaves its data loaded, cut to this model's languages
             task.unload_data()
 
 
 def of_subsets(result: TaskResult, subsets: Collection[str]) -> TaskResult:
-    """The part of a result that is of the given subsets; a file may have more of other runs."""
+    """The part of a result in the given subsets; a file may have more from other runs."""
     scores = {
         split: [entry for entry in entries if entry["hf_subset"] in subsets] for split, entries in result.scores.items()
     }
@@ -207,12 +207,12 @@ def remove_items(folder: Path, task: str) -> None:
     """Remove a task's full item data, once the outcomes are written."""
     for name in (f"{task}.npz", f"{task}_predictions.json"):
         (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):  # another run's items are there
+    with suppress(OSError):  # it still has another run's items
         folder.rmdir()
 
 
 def _adopted(task: AbsTask) -> AbsTask:
-    """A task that mteb or the caller made, with what xalign's own :func:`make_task` gives."""
+    """A task made by mteb or the caller, completed as :func:`make_task` would."""
     if hasattr(task, "identify"):
         if not str(task.metadata.revision).startswith("local-"):
             identify(task)
@@ -223,12 +223,12 @@ def _adopted(task: AbsTask) -> AbsTask:
 
 
 def identify(task: AbsTask) -> None:
-    """Let a task of ours set its revision, by which results are compared, to its text's fingerprint."""
+    """Let an xalign task set its revision, which identifies its results, to its text's fingerprint."""
     getattr(task, "identify", lambda: None)()
 
 
 def reachable(task: AbsTask) -> AbstractContextManager[None]:
-    """Keep one of mteb's own tasks from waiting long for an unreachable hub; our tasks see to that themselves."""
+    """Keep mteb's own tasks from waiting long for an unreachable hub; xalign's tasks do so themselves."""
     own = hasattr(task, "identify") or "path" not in task.metadata.dataset
     return nullcontext() if own else assets.hub_or_cache(task.metadata.dataset["path"])
 

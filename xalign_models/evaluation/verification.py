@@ -1,4 +1,4 @@
-"""Checks vectors, installed assets, saved models, fits and results for damage, and finds leftovers of kills."""
+"""Checks vectors, installed assets, saved models, fits and results for damage, and finds leftovers of killed runs."""
 
 import shutil
 import time
@@ -22,7 +22,7 @@ from xalign_models.store import default_path, open_store
 Thing = TypeVar("Thing")
 
 OLD = 3600
-"""Seconds without a change after which an unfinished file is a leftover of a kill."""
+"""Seconds without a change after which an unfinished file counts as a leftover of a killed run."""
 _LEFTOVERS = (".*.part", ".staged-*")
 
 
@@ -35,7 +35,7 @@ class Check:
         checked: Number of items.
         problems: Problems, one line each.
         mended: Problems that were mended, one line each.
-        unchecked: Reasons why items were not checked, one line each; nothing happens to them.
+        unchecked: Reasons why items were not checked, one line each; these items stay unchanged.
     """
 
     kind: str
@@ -58,11 +58,11 @@ class Check:
 
 
 def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = False) -> Iterator[Check]:
-    """Check the store, the assets, saved models, fits and results, and find leftovers of kills.
+    """Check the store, the assets, saved models, fits and results, and find leftovers of killed runs.
 
     Args:
         output: Root of the results.
-        directories: Saved models besides those in the cache; leftovers lie beside them.
+        directories: Saved models besides those in the cache; leftovers are next to them.
         clean: Restore models that a kill left under a temporary name, drop damaged vectors and fits, rename damaged
             results, and remove leftovers.
 
@@ -87,7 +87,7 @@ def _each(
     look: Callable[[Thing], object],
     mend: Callable[[Thing, str], object] | None = None,
 ) -> Check:
-    """Check things one by one: ``look`` raises an error for a damaged one, and ``mend`` gets it with the problem."""
+    """Check items one by one: ``look`` raises an error for a damaged item, and ``mend`` gets it with the problem."""
     check = Check(kind)
     for thing in things:
         check.checked += 1
@@ -132,7 +132,7 @@ def _results(root: Path, clean: bool) -> Check:
     check = _each("results", files, _check_result, _set_aside if clean else None)
     for folder in folders:
         if folder not in inside:
-            check.note(f"{folder} is a link that leads out of the results; it is skipped")
+            check.note(f"{folder} is a link out of the results; it is skipped")
         elif any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
             check.note(f"{folder} has scores but no {META}; the next run of the model writes it")
     return check

@@ -386,7 +386,7 @@ def test_the_chosen_languages_narrow_the_subsets(workdir, planted):
         ),
         ({"tasks": ["FlorsPrecision"]}, DataError, "Unknown task 'FlorsPrecision'. Did you mean FloresPrecision"),
         ({"languages": ["nonsense"], "tasks": ["FloresPrecision"]}, LanguageError, "nonsense"),
-        ({"languages": ["epo"], "tasks": ["FloresPrecision"]}, LanguageError, "no subset within the chosen languages"),
+        ({"languages": ["epo"], "tasks": ["FloresPrecision"]}, LanguageError, "no subset in the chosen languages"),
         ({"output": "own/deu.txt"}, ResultsError, "Cannot write results"),
         ({"overrides": {"layer": -1}}, ModelError, "--layer -1"),
     ],

@@ -46,7 +46,7 @@ def test_what_keeps_the_rules_passes(good, tmp_path) -> None:
     ("damage", "reason"),
     [
         (lambda folder: (folder / "model_meta.json").unlink(), "model_meta.json is missing"),
-        (lambda folder: (folder / "model_meta.json").write_text("["), "no model's metadata"),
+        (lambda folder: (folder / "model_meta.json").write_text("["), "not a model's metadata"),
         (lambda folder: change(folder / "model_meta.json", name="name"), "no organisation"),
         (lambda folder: change(folder / "model_meta.json", name="org/other"), "differs from the folder's"),
         (lambda folder: change(folder / "model_meta.json", revision="1"), "differs from the folder's"),
@@ -58,8 +58,8 @@ def test_what_keeps_the_rules_passes(good, tmp_path) -> None:
             lambda folder: (folder / "run_settings.jsonl").write_text(""),
             "does not cover 1 of its scores, such as test/",
         ),
-        (lambda folder: (folder.parent / "README.md").write_text(""), "a file where only folders"),
-        (lambda folder: shutil.copytree(folder, folder.parent / ("f" * 40)), "STS12 is there under 2 revisions"),
+        (lambda folder: (folder.parent / "README.md").write_text(""), "is a file; only folders"),
+        (lambda folder: shutil.copytree(folder, folder.parent / ("f" * 40)), "STS12 has results under 2 revisions"),
         (lambda folder: folder.rename(folder.parent / "0123456789abcdef"), "the revision has 16 characters"),
     ],
 )
@@ -80,8 +80,8 @@ def test_models_and_tasks_that_mteb_lacks_are_named(good, tmp_path) -> None:
     (good / "STS12.json").unlink()
     shutil.copytree(good.parent, good.parents[1] / "xalign__lsar__e5")
     found = problems(tmp_path)
-    assert "models that are not in mteb: 1, such as xalign/lsar__e5; add them to mteb first, by a pull request" in found
-    assert "tasks that are not in mteb: 2, such as FloresPrecision; add them to mteb first, by a pull request" in found
+    assert "models that are not in mteb: 1, such as xalign/lsar__e5; add them to mteb first, in a pull request" in found
+    assert "tasks that are not in mteb: 2, such as FloresPrecision; add them to mteb first, in a pull request" in found
 
 
 def test_nothing_to_check_is_an_error(tmp_path) -> None:
