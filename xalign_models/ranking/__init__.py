@@ -1,1 +1,1 @@
-"""Ranks of counterparts and targets among candidates, and the measures that follow from them."""
+"""Ranks of counterparts and targets among candidates, and measures computed from them."""

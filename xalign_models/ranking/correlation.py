@@ -16,16 +16,16 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> Flo
     the correlation in large samples, and the difference of two models' shares gives that of a paired difference.
 
     Args:
-        x: (n,) one score of each pair; ties have their mean rank.
-        y: (n,) the other.
+        x: (n,) one score of each pair; ties get their mean rank.
+        y: (n,) the other score.
 
     Returns:
-        (n,), float64; nan where either score does not vary, as the correlation is.
+        (n,), float64; nan if either score does not vary, like the correlation.
     """
     (f, above_f), (g, above_g) = _distribution(x), _distribution(y)
     spread = float(np.sqrt(f.var() * g.var())) if np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
     correlation = float(np.mean((f - 0.5) * (g - 0.5))) / spread
-    # 12 is 1 / variance without ties; ties make ranks vary less, and the correlation divides by what remains.
+    # 12 is 1 / variance without ties; ties lower the variance, and the correlation divides by the lower one.
     influence = (f * g + above_f(g) + above_g(f)) / spread
     shares: Float64 = correlation + influence - influence.mean()
     return shares
@@ -34,7 +34,7 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> Flo
 def _distribution(scores: npt.NDArray[np.number]) -> tuple[Float64, Callable[[Float64], Float64]]:
     """The distribution function at each score (n,), half of it for equal scores, and a function of values (n,).
 
-    That gives for each i the mean over all j of values_j where scores_j > scores_i, half of it where they are equal.
+    The function returns, for each i, the mean over j of values_j if scores_j > scores_i, half of it if they are equal.
     """
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)  # one sort
 

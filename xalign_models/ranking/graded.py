@@ -12,13 +12,13 @@ TOP = 10
 
 
 def ranks_without(counts: Ranks, kept: Mask) -> Ranks:
-    """Ranks (n, k) of some targets when a query's other targets are taken out of the pool; 0 for those.
+    """Ranks (n, k) of some targets when a query's other targets are removed from the pool; 0 for removed ones.
 
-    Targets with equal scores take the ranks that they share in turn.
+    Targets with equal scores get the ranks that they share, one each.
 
     Args:
         counts: (n, k) of :func:`~xalign_models.ranking.ranks.target_counts`, 0 where there is no target.
-        kept: (n, k) whether a target stays.
+        kept: (n, k) whether a target is kept.
     """
     ranks = np.zeros_like(counts)
     for row, (of_query, stays) in enumerate(zip(counts, kept, strict=True)):

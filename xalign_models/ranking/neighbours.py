@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 K = 10
 """Size of a neighbourhood: the number of nearest neighbours."""
 ROWS = 4096
-"""Maximum number of sentences to measure, whose scores (64 MB) are in memory at once."""
+"""Maximum number of sentences to measure; all their scores (64 MB) are in memory at once."""
 NAMES = (
     "csls_precision_at_1",
     "margin_precision_at_1",
@@ -61,7 +61,7 @@ def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
 
     scores = scores_of(np.ascontiguousarray(a), np.ascontiguousarray(b))
     forward, backward = gold_ranks(a, b, scores=scores)
-    if min(forward.min(initial=1), backward.min(initial=1)) < 1:  # vectors are not finite, and have no neighbours
+    if min(forward.min(initial=1), backward.min(initial=1)) < 1:  # vectors are not finite, so they have no neighbours
         return forward, backward, np.full((2, len(NAMES)), np.nan)
     first = np.stack([forward, backward]) == 1
     return forward, backward, neighbour_measures(torch.from_numpy(scores)[None], first[None])[0]
@@ -90,7 +90,7 @@ def neighbour_measures(scores: torch.Tensor, first: Mask) -> Measures:
 
 
 Side = tuple[list[float], Ranks, Ranks]
-"""P@1 of a direction by each of _SCORES, each query's nearest (n,), how often each candidate is among the K (n,)."""
+"""P@1 of a direction by each of _SCORES, each query's nearest (n,), how often a candidate is among the K (n,)."""
 
 
 def _csls(scores: Any, of: Any, to: Any) -> Any:
@@ -106,7 +106,7 @@ _SCORES = (_csls, _margin)
 
 
 def _on_cpu(scores: Float32) -> tuple[Side, Side]:
-    """Both directions from the few scores that can be among the top K of a row or column, without sorting all."""
+    """Both directions, from the few scores that can be in the top K of a row or column, without sorting all."""
     n = len(scores)
     blocks = [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
     by_row = np.concatenate([_kth_largest(_pooled(scores[block].T).T, min(K, n)) for block in blocks])
@@ -150,7 +150,7 @@ def _kth_largest(rows: Float32, k: int) -> Float32:
 
 
 def _nearest(of: Ranks, to: Ranks, scores: Float32, bound: Float32, k: int) -> tuple[Float32, Ranks, Ranks]:
-    """Mean of the k largest scores (n,), the largest's candidate (n,), how often each candidate is among the k (n,)."""
+    """Mean of the k largest scores (n,), the best candidate (n,), how often each candidate is among the k (n,)."""
     n = len(bound)
     above = np.flatnonzero(scores >= bound[of])
     of, to, scores = of[above], to[above], scores[above]
@@ -175,7 +175,7 @@ def _first_by(
     """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
 
     ``score`` adjusts scores (n, n), queries in rows, by the means r (n,) and c (n,) of the queries' and the candidates'
-    neighbourhoods. ``top`` has query, candidate and score of the highest; ``bound`` (n,) is at least all others.
+    neighbourhoods. ``top`` has query, candidate and score of the highest; no other score is above ``bound`` (n,).
     """
     of, to, scores = top
     gold = score(matrix.diagonal(), r, c) - TIE
@@ -192,7 +192,7 @@ def _first_by(
 
 
 def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
-    """The same as :func:`_on_cpu`: every score equal to the K-th counts, and the last of equal largest is the nearest.
+    """The same as :func:`_on_cpu`: every score equal to the K-th counts, and the last of tied largest is the nearest.
 
     The indices that ``topk`` gives for equal scores depend on the device, so only its values are used.
     """
@@ -217,7 +217,7 @@ def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
 
 
 def _skewness(counts: Ranks) -> float:
-    """Third standardised moment, 0 where all counts are equal."""
+    """Third standardised moment; 0 if all counts are equal."""
     deviation = counts - counts.mean()
     squares = deviation * deviation
     spread = np.sqrt(squares.mean())
@@ -232,7 +232,7 @@ def _f1(predicted: Ranks) -> float:
 
 
 def mutual_neighbours(a: Float32, b: Float32) -> tuple[Ranks, Ranks]:
-    """Rows of ``a`` (n, d) and of ``b`` (m, d), unit length, that are each other's nearest, in blocks of rows."""
+    """Rows of ``a`` (n, d) and ``b`` (m, d), of unit length, that are each other's nearest; in blocks of rows."""
     best, best_score = np.empty(len(a), dtype=np.int64), np.full(len(b), -np.inf, dtype=np.float32)
     back = np.zeros(len(b), dtype=np.int64)
     columns = np.arange(len(b))

@@ -15,7 +15,7 @@ from xalign_models.linalg.solvers import procrustes
 from xalign_models.ranking.neighbours import NAMES, ROWS, Measures, measured_ranks, neighbour_measures
 from xalign_models.ranking.ranks import TIE, Ranks, gold_ranks, normalise
 
-_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values above the largest over this number converge to one
+_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values above the largest divided by this converge to one
 _ORTHOGONAL = 1e-9
 
 
@@ -39,8 +39,8 @@ def rotated_ranks(fit_a: Float32, fit_b: Float32, a: Float32, b: Float32) -> tup
 def polar(matrices: Tensor) -> Tensor:
     """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
 
-    It uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products, whereas an
-    accelerator's SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below
+    It uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products; an
+    accelerator's SVD handles one matrix at a time. Matrices that do not become orthogonal (a singular value below
     1e-10 of the largest) use SVD.
     """
     factors, good = polar_by_products(matrices)
@@ -90,7 +90,7 @@ class Sides(NamedTuple):
 
     Attributes:
         rows: (n, d) float32 unit rows to rank; row i of every language has the same meaning.
-        fit: (m, d) rows to fit a rotation on, likewise; None for no rotation.
+        fit: (m, d) rows to fit a rotation on, aligned likewise; None for no rotation.
     """
 
     rows: Float32
@@ -98,7 +98,7 @@ class Sides(NamedTuple):
 
 
 class LanguageVectors:
-    """Float32 matrices by name, in memory up to a budget in bytes and beyond it in a temporary file."""
+    """Float32 matrices by name: in memory up to a budget in bytes, beyond it in a temporary file."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._free = budget
@@ -132,8 +132,8 @@ def all_pairs(
     Args:
         get: Function that returns a language's vectors; called for every pair.
         pairs: Pairs of languages, best sorted by first language.
-        device: On ``cpu``, pairs are ranked one at a time by :func:`pair_ranks`. On any other device torch ranks as
-            many pairs with the same first language at a time as the budget allows, and keeps languages there likewise.
+        device: On ``cpu``, :func:`pair_ranks` ranks one pair at a time. On any other device, torch ranks as
+            many pairs with the same first language at a time, and keeps as many languages there, as the budget allows.
         budget: Bytes on the device, half for vectors and half for scores; by default half of its free memory.
 
     Yields:

@@ -1,6 +1,6 @@
-"""Baselines for pools of several languages that change no vector, only how scores rank the pool.
+"""Baselines for pools of several languages that change only how scores rank the pool, not the vectors.
 
-They know the language of every text, but no answer; :func:`~xalign_models.ranking.ranks.target_counts` applies them.
+They know every text's language but no answers; :func:`~xalign_models.ranking.ranks.target_counts` applies them.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from xalign_models.ranking.ranks import Adjust, Ranks, normalise, target_counts
 
 
 def quota(languages: AnyInts) -> Adjust:
-    """The best of each language in turn, as in arXiv 2507.07543: first every language's best, then every second best.
+    """Take each language's best in turn, as in arXiv 2507.07543: first every language's best, then every second best.
 
     The scores order the candidates within a turn. Equal scores of one language take turns in the order of the pool.
 
@@ -24,14 +24,14 @@ def quota(languages: AnyInts) -> Adjust:
         for chosen in columns:
             order = np.argsort(-scores[:, chosen], axis=1, kind="stable")
             within[:, chosen] -= np.argsort(order, axis=1)
-        within[np.isneginf(scores)] = -np.inf  # candidates that were taken out
+        within[np.isneginf(scores)] = -np.inf  # removed candidates
         return within
 
     return adjust
 
 
 def z_scores(queries: AnyFloats, pool: AnyFloats, of_queries: AnyInts, of_pool: AnyInts) -> Adjust:
-    """Scores standardised by the language of the query and of the candidate: less their mean, over their deviation.
+    """Scores standardised by the languages of query and candidate: minus their mean, divided by their deviation.
 
     Both come from all pairs of the two languages' texts, in closed form: the mean of q d^T is the product of the means,
     and the mean of (q d^T)^2 is the trace of the product of the second moments.
@@ -71,9 +71,9 @@ def mixed(queries: AnyFloats, partners: AnyFloats, share: float = 0.5) -> AnyFlo
 
 
 def one_target_ranks(queries: AnyFloats, pool: AnyFloats, targets: AnyInts, adjust: Adjust | None = None) -> Ranks:
-    """Rank (n, k) of each target when the query's other targets are taken out of the pool; 0 where there is none.
+    """Rank (n, k) of each target when the query's other targets are removed from the pool; 0 if there is no target.
 
-    Adjusted scores may depend on the candidates that are left, so each target is ranked in a pool of its own.
+    Adjusted scores may depend on the remaining candidates, so each target is ranked in its own pool.
 
     Args:
         queries: (n, d).

@@ -10,11 +10,11 @@ from xalign_models.errors import DataError
 from xalign_models.linalg.arrays import AnyFloats, AnyInts, Float32, Float64, Mask
 
 TILE = 1024
-"""Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
+"""Rows and columns of a tile of scores: 4 MB of float32, which fits into a CPU's cache."""
 TIE = 1e-6
 """Difference up to which cosines count as equal: in float32, scores of equal rows differ by rounding."""
 SHORT = 1e-15
-"""Length up to which rows are scaled before their length is measured: float32 loses the squares of such numbers."""
+"""Rows up to this length are scaled before their length is measured: float32 loses the squares of such numbers."""
 POOL_BLOCK = 128
 """Number of queries scored against a pool at a time."""
 _BYTE = 255  # the largest number of eight bits
@@ -23,7 +23,7 @@ Ranks = npt.NDArray[np.int64]
 AnyRanks = AnyInts
 """Ranks in the smallest sufficient integer type."""
 Adjust = Callable[[AnyFloats, slice], AnyFloats]
-"""Turns the scores of a block of queries (b, m), whose rows are given, into those that rank the pool."""
+"""Turns the scores of a block of queries (b, m), with the queries' rows, into the scores that rank the pool."""
 
 
 def normalise(x: AnyFloats) -> Float32:
@@ -92,7 +92,7 @@ def _true_by_row(mask: Mask) -> Ranks:
 
 
 def _true_by_column(mask: Mask) -> Ranks:
-    """``mask.sum(axis=0)`` in bytes, which 255 rows cannot overflow: a register holds eight times as many as int64."""
+    """``mask.sum(axis=0)`` in bytes, which 255 rows cannot overflow: a register holds eight times as many bytes."""
     counts = np.zeros(mask.shape[1], dtype=np.int64)
     for start in range(0, len(mask), _BYTE):
         counts += np.add.reduce(mask[start : start + _BYTE].view(np.uint8), axis=0, dtype=np.uint8)
