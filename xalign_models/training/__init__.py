@@ -1,1 +1,1 @@
-"""Trainings by sentence-transformers' trainer: they resume after an interruption and record how they were made."""
+"""Training with sentence-transformers' trainer: it resumes after an interruption and records its settings."""

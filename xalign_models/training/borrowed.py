@@ -1,4 +1,4 @@
-"""Private names of transformers and sentence-transformers that training needs, behind public names of ours."""
+"""Private names of transformers and sentence-transformers that training needs, behind xalign's public names."""
 
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,15 @@ NAMES = (
 
 
 def use_one_gpu(arguments: SentenceTransformerTrainingArguments) -> None:
-    """Train on one GPU where the process sees several; ``n_gpu`` has no setter."""
+    """Train on one GPU even if the process sees several; ``n_gpu`` has no setter."""
     arguments._n_gpu = 1
 
 
 class OpenTrainer(SentenceTransformerTrainer):
-    """The trainer with three of its steps under public names, for a subclass to override."""
+    """The trainer, with public names for three of its steps so that a subclass can override them."""
 
     def clip_gradients(self, model: Any) -> Any:
-        """Clip the gradients and return their norm before."""
+        """Clip the gradients and return their norm before clipping."""
         return super()._clip_grad_norm(model)
 
     def save_checkpoint(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Types of fields that several trainings have in their configurations."""
+"""Field types that several training configurations share."""
 
 from typing import Annotated, Literal
 
@@ -10,12 +10,12 @@ from xalign_models.specs import Dtype
 Scheduler = Literal[
     "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"
 ]
-"""Learning-rate schedules of transformers that need no further options, by their names there."""
+"""Learning-rate schedules that need no further options, by their names in transformers."""
 
 
 def _without_overflow(dtype: Dtype) -> Dtype:
     if dtype is Dtype.FLOAT16:
-        raise ModelError("dtype float16: training overflows in it; use float32 or bfloat16.")
+        raise ModelError("dtype float16: gradients overflow in training; use float32 or bfloat16.")
     return dtype
 
 

@@ -31,16 +31,16 @@ class TrainingOutcome(NamedTuple):
 
     @classmethod
     def of(cls, learnt: bool, text: str) -> Self:
-        """The outcome, with an end to the sentence."""
+        """The outcome; completes the sentence."""
         return cls(learnt, f"{text}." if learnt else f"{text}: nothing was learnt.")
 
 
 class Instruments:
-    """Measurements of a method in training, and its state beside the weights; every method is optional.
+    """Measurements during training, and state besides the weights; every method is optional.
 
     Attributes:
         every: Optimisation steps between measurements, in addition to those before the first step and after each
-            epoch; None for the latter alone.
+            epoch; None for only these.
     """
 
     every: int | None = None
@@ -54,11 +54,11 @@ class Instruments:
         return {}
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Whether the model learnt anything, from the first and last measurements; None if they cannot tell."""
+        """Whether the model learnt anything, judged by the first and last measurements; None if they cannot tell."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """All mutable state beside the weights, as tensors and plain data, for a checkpoint."""
+        """All mutable state besides the weights, as tensors and plain data, for a checkpoint."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -118,7 +118,7 @@ class Collator:
 
 
 def cosine(anchors: Tensor, positives: Tensor) -> Tensor:
-    """Cosine of every anchor with every positive, (n, d) x (m, d) -> (n, m), in float32 at least."""
+    """Cosine of every anchor with every positive, (n, d) x (m, d) -> (n, m), at least float32."""
     with torch.autocast(anchors.device.type, enabled=False):
         kind = torch.promote_types(anchors.dtype, torch.float32)
         similarity: Tensor = cos_sim(anchors.to(kind), positives.to(kind))
@@ -135,8 +135,8 @@ def contrastive_loss(
     Args:
         model: The model that embeds the columns: anchor, positive, negatives.
         tau: The temperature.
-        mini_batch: Rows encoded together, with cached gradients (GradCache): every text is encoded twice, in the memory
-            of a mini-batch. None encodes the whole batch at once.
+        mini_batch: Rows encoded together, with cached gradients (GradCache): every text is encoded twice, with memory
+            for one mini-batch. None encodes the whole batch at once.
         gather: Whether the candidates of all processes serve as negatives.
     """
     options = {"scale": 1 / tau, "similarity_fct": cosine, "gather_across_devices": gather and process_count() > 1}
@@ -160,7 +160,7 @@ class DistillationLoss(nn.Module):
         self.tau = tau
 
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor) -> Tensor:
-        """The loss for texts and the teacher's vectors of them (n, d_t)."""
+        """The loss for texts and the teacher's vectors (n, d_t) of these texts."""
         (features,) = sentence_features
         student = normalize(gathered(self.model(dict(features))["sentence_embedding"].float()), dim=1)
         cosines = student @ normalize(gathered(labels.float()), dim=1).T
@@ -171,7 +171,7 @@ class DistillationLoss(nn.Module):
 MEASURED = 128
 """Maximum number of held-out rows."""
 CHANCE = 0.025
-"""Probability below which guessing has so many held-out queries right that a model is said to have learnt."""
+"""A model has learnt if guessing would get as many held-out queries right with less than this probability."""
 
 
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:

@@ -1,6 +1,6 @@
-"""Plans of trainings, before anything is loaded: sizes are counted on torch's meta device.
+"""Plans trainings before anything is loaded: sizes are counted on torch's meta device.
 
-Times and memory are for one H100. They are upper estimates: each text has as many tokens as the configuration allows.
+Times and memory are upper estimates for one H100: each text has as many tokens as the configuration allows.
 """
 
 import math
@@ -19,18 +19,18 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, Dtype
 
 FLOPS, BANDWIDTH, MEMORY = 0.4 * 989e12, 0.5 * 3.35e12, 80e9
-"""An H100: 40% of its peak in bfloat16 and 50% of its memory's peak, by the second; bytes."""
+"""An H100: 40% of its peak in bfloat16 and 50% of its memory's peak, per second; bytes."""
 MOST_HOURS, MOST_DEVICES = 168.0, 8
-"""A week of one device, and devices' memory, beyond which a plan is refused."""
+"""Limits of a plan: a week on one device, and the memory of eight devices."""
 BIG = 1_000_000_000
-"""Number of parameters from which on frozen weights are loaded in bfloat16."""
+"""Checkpoints with at least this many parameters load frozen weights in bfloat16."""
 TRAINED, ACTIVATIONS, KEPT = 16, 34, 2
-"""Bytes: of a trained weight with its gradient and Adam's moments; of a token, layer and dimension, with all
-activations and with those at the layers' borders alone."""
+"""Bytes: per trained weight with its gradient and Adam's moments; per token, layer and dimension, with all
+activations, and with only the activations between layers."""
 
 
 class Size(NamedTuple):
-    """Size of a checkpoint without its head: parameters, those of its token embeddings, layers, width, vocabulary."""
+    """Size of a checkpoint without its head: parameters, token embedding parameters, layers, width, vocabulary."""
 
     parameters: int
     table: int
@@ -49,7 +49,7 @@ class Size(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A part of a plan: its number of steps or texts, seconds of each, gigabytes of memory, and hours in total."""
+    """A part of a plan: its number of steps or texts, seconds for each, gigabytes of memory, and total hours."""
 
     part: str
     number: int
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 @cache
 def size_of(model: str, revision: str | None = None, *, encoder: bool = False) -> Size:
-    """The size of a checkpoint, by asset name, directory or hub id; of an encoder-decoder's ``encoder`` alone.
+    """The size of a checkpoint, by asset name, directory or hub id; with ``encoder``, of an encoder-decoder's encoder.
 
     Raises AssetError if it is unavailable.
     """
@@ -81,14 +81,14 @@ def size_of(model: str, revision: str | None = None, *, encoder: bool = False) -
 
 
 def frozen_dtype(spec: BackboneSpec, asked: Dtype | None = None) -> Dtype:
-    """The type of frozen weights: the one asked for, bfloat16 for a large checkpoint, else the backbone's own."""
+    """The type of frozen weights: the given one, else bfloat16 for a large checkpoint, else the backbone's own."""
     if asked is None and spec.dtype is Dtype.FLOAT32 and size_of(spec.model, spec.revision).parameters >= BIG:
         return Dtype.BFLOAT16
     return asked or spec.dtype
 
 
 def writing(part: str, model: str, texts: int, tokens: int, batch: int = 16) -> Row:
-    """The row of a language model that writes so many tokens for each text: each reads all weights from memory."""
+    """The row of a language model that writes tokens for each text; each token reads all weights from memory."""
     size = size_of(model)
     weights = 2.0 * size.parameters
     seconds = tokens * max(weights / BANDWIDTH, size.flops(batch) / FLOPS) / batch
@@ -99,7 +99,7 @@ def checked(rows: Sequence[Row]) -> list[Row]:
     """The rows and their total.
 
     Raises:
-        ModelError: The plan takes more than :data:`MOST_HOURS` or the memory of more than :data:`MOST_DEVICES`.
+        ModelError: The plan needs more than :data:`MOST_HOURS` or the memory of more than :data:`MOST_DEVICES`.
     """
     hours, memory = sum(row.hours for row in rows), max(row.gigabytes for row in rows)
     devices = max(1, math.ceil(1e9 * memory / MEMORY))
@@ -108,6 +108,6 @@ def checked(rows: Sequence[Row]) -> list[Row]:
         raise ModelError(
             f"This plan takes {hours:,.0f} hours of an H100 and the memory of {devices}, most of it for {worst.part} "
             f"({worst.number:,} times {worst.seconds:,.1f} s, {worst.gigabytes:,.0f} GB); train on fewer rows, "
-            "in a smaller mini_batch, or smaller models."
+            "with a smaller mini_batch, or with smaller models."
         )
     return [*rows, Row(f"total, {devices} H100", sum(row.number for row in rows), None, memory, round(hours, 2))]

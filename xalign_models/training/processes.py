@@ -1,4 +1,4 @@
-"""The processes of ``accelerate launch``, and the random generators of this one."""
+"""The processes of ``accelerate launch``, and this process' random generators."""
 
 import os
 import random
@@ -34,12 +34,12 @@ def is_main_process() -> bool:
 
 
 def share_of(count: int, name: str, at_once: int = 1) -> int:
-    """Number of rows or batches for each process, out of ``count`` of an optimisation step.
+    """Number of rows or batches per process, out of ``count`` per optimisation step.
 
     Args:
         count: Rows or batches of all processes together.
         name: Field of the configuration, for the error.
-        at_once: Rows that a process encodes together; its share is a multiple of them.
+        at_once: Rows that a process encodes together; its share is a multiple of this number.
 
     Raises:
         ModelError: The processes cannot share ``count`` equally.

@@ -23,25 +23,25 @@ LOG = "training_log.jsonl"
 that are encoded in the step, tokens.
 ``measure``: measurements on held-out text, before the first step and after some of the others.
 ``verdict``: whether the model learnt anything, at the end.
-All have ``epoch`` (with a fraction within an epoch), ``step`` and ``seconds`` since the beginning.
+All have ``epoch`` (fractional within an epoch), ``step`` and ``seconds`` since the beginning.
 """
 STATE = "state.pt"
-"""State of the instruments in a checkpoint, beside the weights."""
+"""State of the instruments in a checkpoint."""
 WEIGHTS = "trained.safetensors"
 """The trained weights of a checkpoint; all other weights equal the initial model's."""
 BESIDE = ("optimizer*", "scheduler.pt", "rng_state*.pth")
-"""Files of a checkpoint beside the weights; the optimiser's is a folder if its shards are kept apart."""
+"""Files of a checkpoint besides the weights; the optimiser's is a folder if its shards are separate."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
 """Packages that affect a training."""
 
 
 def finite(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of a log without numbers that are not finite, which JSON does not have."""
+    """A log entry without non-finite numbers, which JSON cannot represent."""
     return {name: value for name, value in entry.items() if not isinstance(value, float) or is_number(value)}
 
 
 def json_lines(log: list[dict[str, Any]]) -> str:
-    """A log as text: one JSON object a line, without numbers that are not finite."""
+    """A log as text: one JSON object per line, without non-finite numbers."""
     return "".join(json.dumps(finite(entry), allow_nan=False) + "\n" for entry in log)
 
 
@@ -101,7 +101,7 @@ def _is_digest(value: Any) -> bool:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint; the trainer writes its own state last, but other files may be lost or cut off."""
+    """The newest complete checkpoint; the trainer writes its state last, but other files may be lost or truncated."""
     complete = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         try:
@@ -113,7 +113,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _check_files(checkpoint: Path) -> None:
-    """Raise FileError if a file is missing or cut off; only the weights' header and the archives' ends are read."""
+    """Raise FileError if a file is missing or truncated; reads only the weights' header and the archives' ends."""
     safetensors_header(checkpoint / WEIGHTS)
     archives = [file for file in checkpoint.iterdir() if file.suffix in (".pt", ".pth", ".bin")]
     if not all(any(checkpoint.glob(pattern)) for pattern in BESIDE) or not all(map(zipfile.is_zipfile, archives)):

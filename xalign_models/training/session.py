@@ -1,4 +1,4 @@
-"""The frame of a training, from the check whether the model exists to the saved model, and the order of its rows."""
+"""The course of a training, from the check for an existing model to the saved model, and the order of rows."""
 
 import logging
 import shutil
@@ -34,7 +34,7 @@ def training_device(device: str | None) -> str:
     """The kind of device to train on: cpu, cuda or mps; by default the best available.
 
     Raises:
-        ModelError: A single GPU is named by number: the trainer takes the first one that it sees.
+        ModelError: A single GPU is named by number, but the trainer uses the first one that it sees.
     """
     chosen = pick_device(device)
     if ":" in chosen:
@@ -104,11 +104,11 @@ def train_once(
 
 
 LEFT_OUT = 0.05
-"""Share of the rows that the batches of an epoch may leave out without a warning: others are left out in the next."""
+"""Share of the rows that an epoch may leave out without a warning; the next epoch leaves out others."""
 
 
 def check_batches(sampler: NoDuplicatesBatchSampler, name: str) -> None:
-    """Warn if an epoch leaves out rows of ``name``, as rows with a text in common are never in the same batch.
+    """Warn if an epoch leaves out rows of ``name``, because rows that share a text are never in the same batch.
 
     Raises:
         DataError: No batch has two rows.
@@ -127,16 +127,16 @@ def check_batches(sampler: NoDuplicatesBatchSampler, name: str) -> None:
 
 
 class InOrder(DefaultBatchSampler):
-    """Batches in an order that depends on seed and epoch alone, so that a resumed training sees the same batches.
+    """Batches in an order that depends only on seed and epoch, so a resumed training sees the same batches.
 
     All processes get the same number of batches of the same size: with several processes, the last batches repeat the
     first rows of the order. With a single process, the last batch may be shorter.
 
     Args:
-        dataset: The data set; rows of the same sort are adjacent.
+        dataset: The data set; rows of the same kind are adjacent.
         batch_size: Rows of a process' batch.
-        sorts: (rows, rows per batch) of each sort of rows, in order; None for one sort. Each batch has rows of every
-            sort; a sort with fewer batches starts over when it runs out.
+        sorts: (rows, rows per batch) of each kind of rows, in order; None for one kind. Each batch has rows of every
+            kind; a kind with fewer batches starts over when it runs out.
         **options: Options of sentence-transformers' samplers.
     """
 
@@ -144,7 +144,7 @@ class InOrder(DefaultBatchSampler):
         self, dataset: Any, batch_size: int, *, sorts: Sequence[tuple[int, int]] | None = None, **options: Any
     ) -> None:
         super().__init__(dataset, batch_size=batch_size, **options)
-        self.sampler = self  # with several processes, accelerate gives the epoch to this attribute alone
+        self.sampler = self  # with several processes, accelerate sets the epoch only on this attribute
         self.sorts = [(rows, size) for rows, size in sorts or [(len(dataset), batch_size)] if rows]
 
     def __len__(self) -> int:
@@ -169,20 +169,20 @@ class InOrder(DefaultBatchSampler):
 
 
 class InTurns(ProportionalBatchSampler):
-    """Batches of one training set each, which the processes share: all get the same number of batches.
+    """Batches of one training set each, shared among processes: all get the same number of batches.
 
-    A single process gets every batch. Several get equal parts of it, and its remainder is left out.
+    A single process gets every batch. Several processes get equal parts of each batch, without the remainder.
 
     Args:
         *sets: See sentence-transformers' sampler.
-        whole: Deal out whole batches instead, and leave out the last ones that do not suffice for all processes.
+        whole: Distribute whole batches instead, and leave out the last ones if there are too few for all processes.
         **options: See sentence-transformers' sampler.
     """
 
     def __init__(self, *sets: Any, whole: bool = False, **options: Any) -> None:
         super().__init__(*sets, **options)
         self.whole, self.sampler = whole, self
-        self.batch_size: Any = None  # or accelerate leaves out batches of another size
+        self.batch_size: Any = None  # otherwise accelerate leaves out batches of another size
 
     def __len__(self) -> int:
         """Batches of all processes together."""

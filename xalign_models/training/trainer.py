@@ -57,7 +57,7 @@ def arguments(
 
 
 def load_trained(model: nn.Module, checkpoint: Path) -> None:
-    """Load a checkpoint's trained weights into a model, in place; all other weights stay.
+    """Load a checkpoint's trained weights into a model, in place; all other weights stay the same.
 
     Raises:
         ModelError: The model's weights with gradients are not exactly those of the checkpoint.
@@ -66,7 +66,7 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if other := weights.keys() ^ trained.keys():
         raise ModelError(
-            f"{checkpoint} does not hold the weights that this training changes (e.g. {min(other)}); remove "
+            f"{checkpoint} does not match the weights that this training changes (e.g. {min(other)}); remove "
             f"{checkpoint.parent} to start over."
         )
     with torch.no_grad():
@@ -93,7 +93,7 @@ class _MeasureCallback(transformers.TrainerCallback):
 
 
 class Trainer(OpenTrainer):
-    """A trainer whose checkpoints hold the trained weights alone, and that stops when the loss is not finite.
+    """A trainer whose checkpoints contain only the trained weights; it stops when the loss is not finite.
 
     Args:
         model: The model to train; only weights with gradients change.
@@ -120,7 +120,7 @@ class Trainer(OpenTrainer):
         **options: Any,
     ) -> None:
         super().__init__(model, **options)
-        model.base_model_prefix = "none"  # or accelerate takes Normalize for a layer to shard, which it cannot be
+        model.base_model_prefix = "none"  # otherwise accelerate tries to shard Normalize, which fails
         self._inner = model if inner is None else inner
         self.instruments = instruments
         self.measured: dict[str, Any] = {}
@@ -172,7 +172,7 @@ class Trainer(OpenTrainer):
         checkpoint = last_checkpoint(self._folder)
         state = transformers.TrainerState.load_from_json(str(checkpoint / "trainer_state.json")) if checkpoint else None
         if checkpoint and state and state.global_step >= state.max_steps > 0:
-            self.load_checkpoint(checkpoint)  # train() would take another step within the epoch
+            self.load_checkpoint(checkpoint)  # train() would do another step within the epoch
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
                 self.evaluate()
@@ -197,7 +197,7 @@ class Trainer(OpenTrainer):
         return features
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, each with its share of the target tokens over the mean of all processes' shares.
+        """The micro-batches of a step, each with its share of target tokens divided by the mean share of all processes.
 
         The mean loss of a micro-batch times its share, averaged over all, is the mean over the step's tokens.
         """
@@ -285,7 +285,7 @@ class Trainer(OpenTrainer):
         """
         step = self.state.global_step
         try:
-            with quiet():  # transformers says that it orders checkpoints of the same second by number
+            with quiet():  # transformers reports that it orders checkpoints of the same second by number
                 super().save_checkpoint(*args, **kwargs)
         except (OSError, RuntimeError, SafetensorError) as error:
             if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):

@@ -44,7 +44,7 @@ def test_weights_of_other_names_are_refused(model, tmp_path, names, other):
     before = model[1].weight.clone()
     save_file({name: torch.zeros(2, 2) for name in names}, tmp_path / WEIGHTS)
     with pytest.raises(
-        ModelError, match=rf"does not hold the weights that this training changes \(e\.g\. {other}\); remove"
+        ModelError, match=rf"does not match the weights that this training changes \(e\.g\. {other}\); remove"
     ):
         load_trained(model, tmp_path)
     assert torch.equal(model[1].weight, before)

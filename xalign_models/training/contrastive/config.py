@@ -26,11 +26,11 @@ PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
 
 @configuration_class
 class ContrastiveConfig:
-    """Hyperparameters of a training; the defaults are the paper's where it states them.
+    """Hyperparameters of the training; the defaults are the paper's if it states them.
 
     Attributes:
         pairs: Parallel text: ntrex, flores, gettext, tatoeba_pairs or own:DIR.
-        samples: Rows per language, from the top; each gives a pair in both directions.
+        samples: Rows per language, from the top; each row gives one pair per direction.
         languages: Languages to pair with the pivot.
         pivot: The other side of every pair; a language other than English needs a parallel corpus.
         tau: Temperature of eq. 1; the paper does not state it, SimCSE's is 0.05.
@@ -39,8 +39,8 @@ class ContrastiveConfig:
         dropout: Dropout on the input of the LoRA matrices.
         batch_size: Pairs encoded together. The negatives of a pair are the second sides of the others, 31 of 32.
         accumulation: Batches per optimisation step; they do not see each other's texts unless ``cached``.
-        cached: Take all ``batch_size * accumulation`` pairs of a step as one batch, with that many negatives
-            (sentence-transformers' cached loss, which encodes twice to need the memory of ``batch_size`` pairs only).
+        cached: Use all ``batch_size * accumulation`` pairs of a step as one batch, with that many negatives
+            (sentence-transformers' cached loss, which encodes twice but needs memory for only ``batch_size`` pairs).
         learning_rate: The peak learning rate.
         epochs: Passes over the pairs; by default 10 for up to 100 samples, and 3 for more.
         max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
@@ -49,7 +49,7 @@ class ContrastiveConfig:
         weight_decay: Weight decay of AdamW.
         max_grad_norm: Norm at which gradients are clipped; 1 is the trainer's default.
         seed: Seed of the LoRA matrices, the order of the pairs and the dropout.
-        dtype: Type of the backbone's weights and activations in training; None is the backbone's own. The LoRA matrices
+        dtype: Type of the backbone's weights and activations in training; None means the backbone's own. LoRA matrices
             are always float32.
     """
 
@@ -76,11 +76,11 @@ class ContrastiveConfig:
 
     def __post_init__(self) -> None:
         if not self.languages or self.pivot in self.languages:
-            raise ModelError(f"languages: name at least one, and not {self.pivot}: every pair has it already.")
+            raise ModelError(f"languages: name at least one besides {self.pivot}, which every pair already contains.")
 
     @property
     def passes(self) -> int:
-        """Epochs, by the paper's rule unless they are given."""
+        """Epochs: the given number, else by the paper's rule."""
         return self.epochs or (10 if self.samples <= 100 else 3)
 
 

@@ -31,9 +31,9 @@ Pairs = list[tuple[TaggedText, TaggedText]]
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pairs]:
     """Pairs to train on and pairs to hold out.
 
-    (anchor, positive) for each language: pivot to language, then language to pivot, over the first rows. Held out are
-    (text, pivot) of the rows after them, as many of each language as the corpus allows, without rows that share a text
-    with a training row of any language.
+    Training pairs are (anchor, positive) of the first rows, for each language: pivot to language, then language to
+    pivot. Held-out pairs are (text, pivot) of the following rows, as many per language as the corpus allows, without
+    rows that share a text with a training row of any language.
 
     Raises:
         DataError: The corpus has no translations, or too few rows.
@@ -58,7 +58,7 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> tuple[Pairs, Pa
 
 
 CHECKPOINT_STEPS = 5
-"""Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
+"""Optimisation steps between checkpoints; a killed training loses at most this many."""
 
 
 def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -143,7 +143,7 @@ def fit(
 
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
-        DataError: Any two pairs have a text in common.
+        DataError: All pairs share texts with each other.
     """
     from datasets import Dataset, DatasetDict
 

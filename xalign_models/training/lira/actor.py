@@ -28,9 +28,9 @@ class RewardWeights:
 
 
 class Actor(nn.Module):
-    """Scores each candidate with the same network, for any number of candidates in any order.
+    """Scores each candidate with the same network; candidates can have any number and order.
 
-    The layers are 4 -> 64 -> 64 -> 1 with LayerNorm and ReLU between; the paper states only ReLU and LayerNorm.
+    The layers are 4 -> 64 -> 64 -> 1, with LayerNorm and ReLU between them; the paper states only ReLU and LayerNorm.
     """
 
     def __init__(self, width: int = 64) -> None:

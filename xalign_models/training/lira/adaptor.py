@@ -1,4 +1,4 @@
-"""The adaptor, which maps both token streams into one space, and the anchor loss there (eqs. 4 and 5)."""
+"""The adaptor, which maps both token streams into one space, and the anchor loss in that space (eqs. 4 and 5)."""
 
 from enum import StrEnum
 
@@ -30,8 +30,8 @@ class Sentence(StrEnum):
 class Adaptor(nn.Module):
     """Linear, GELU, Linear on each bin; in shared mode after a projection to the English stream's width.
 
-    The cosine ignores the length of vectors: without a constraint the trained side's vectors would grow, and with them
-    the distance to the other side. In one-sided mode the outputs therefore get the length ``gain``, once it is set.
+    The cosine ignores vector lengths: without a constraint, the trained side's vectors would grow, and so would their
+    distance to the other side. In one-sided mode, the outputs therefore get the length ``gain``, once it is set.
 
     Args:
         multilingual: Width of the multilingual stream.
@@ -68,7 +68,7 @@ class Adaptor(nn.Module):
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine along the last axis in float32 at least; 0, with finite gradients, for zero vectors."""
+    """Cosine along the last axis, at least float32; 0, with finite gradients, for zero vectors."""
     return cosine_similarity(exact(a), exact(b), dim=-1, eps=1e-6)
 
 

@@ -46,9 +46,9 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
     """The translators of pass@k: the first ``k`` language models, then other translators in order, up to ``slots``.
 
     Args:
-        translators: All translators, the best of each sort first.
+        translators: All translators, the best of each kind first.
         slots: Candidates per text; None is one per translator.
-        k: Number of candidates from language models; None takes the translators in order.
+        k: Number of candidates from language models; None uses the translators in order.
 
     Raises:
         ModelError: ``k`` exceeds the number of language models or of slots.
@@ -59,15 +59,15 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
     models = [spec for spec in translators if spec.is_llm]
     if not 0 <= k <= min(len(models), slots):
         raise ModelError(
-            f"pass@{k}: there are {len(models)} language models among the translators and {slots} candidates per text."
+            f"pass@{k}: the translators include {len(models)} language models, and each text has {slots} candidates."
         )
     return (*models[:k], *[spec for spec in translators if not spec.is_llm][: slots - k])
 
 
 def translate(texts: Sequence[TaggedText], source: CandidateSource) -> None:
-    """Make the missing translations of texts, and then their scores, with the weights of one model at a time.
+    """Make the missing translations of texts, then their scores, with one model's weights in memory at a time.
 
-    Warns of a translator that has a translation of no text, as a file that is of other texts.
+    Warns of a translator without a single translation of these texts, such as a file for other texts.
     """
     if source.online:
         pairs = [(text.text, text.lang) for text in texts]
@@ -75,7 +75,7 @@ def translate(texts: Sequence[TaggedText], source: CandidateSource) -> None:
         for translations in source.translations:
             if pairs and all(translations.get([pair], online=False)[0].problem for pair in pairs):
                 name = translations.translator.spec
-                logger.warning("%s has translations of 0 of %d texts; it adds no candidate.", name, len(pairs))
+                logger.warning("%s has no translation for any of the %d texts; it adds no candidate.", name, len(pairs))
         if source.scores is not None:
             judge_all(pairs, source.translations, source.scores)
             source.scores.critic.model.release()
@@ -131,7 +131,7 @@ class CandidateSource:
                 if not cleaned.problem:
                     rows[row][column], mask[row, column] = cleaned.text, True
         scores = torch.zeros(len(texts), self.width, 3)
-        contested = mask & (mask.sum(dim=1, keepdim=True) > 1)  # the only candidate is chosen whatever its scores
+        contested = mask & (mask.sum(dim=1, keepdim=True) > 1)  # a single candidate is chosen whatever its score
         if self.scores is not None and bool(contested.any()):
             places = contested.nonzero().tolist()
             items = [Judged(languages[i], texts[i], rows[i][k]) for i, k in places]

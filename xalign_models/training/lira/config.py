@@ -1,4 +1,4 @@
-"""Configuration of a LiRA model and its training; the defaults are the paper's where it states them."""
+"""Configuration of a LiRA model and its training; the defaults are the paper's if it states them."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -29,7 +29,7 @@ from xalign_models.training.lira.ranks import CorrelationConfig
 
 
 class Stream(StrEnum):
-    """Representation of the English model's tokens that serves as the English stream."""
+    """Representation of the English model's tokens used as the English stream."""
 
     EMBEDDINGS = "embeddings"
     """Their input embeddings, without special tokens (the paper's appendix D.1)."""
@@ -55,7 +55,7 @@ class Ablation(StrEnum):
     TRANSLATIONS = "translations"
     """The English path reads the text itself."""
     MULTILINGUAL = "multilingual"
-    """The fusion reads the English stream alone."""
+    """The fusion reads only the English stream."""
     QUEUE = "queue"
     """No histories: the losses see only the current batch."""
 
@@ -86,12 +86,12 @@ class Design:
         sides: Streams that are adapted; training collapses with ``shared``.
         sentence: Pooling of a stream to one vector in Arca.
         stream: Token representation of the English stream.
-        centre: Subtract the mean token of the training translations from the English stream. Otherwise the mean alone
-            satisfies the anchor loss, and a text is as near to any translation as to its own.
+        centre: Subtract the mean token of the training translations from the English stream. Otherwise, the mean alone
+            satisfies the anchor loss, and a text is as close to any translation as to its own.
         paths: Streams that the fusion reads.
         residual: Whether the embedding is the English model's own vector of the chosen translation, as published with
-            its pooling and prompt, plus the fused vector times a trained gate that starts at zero. English texts then
-            stay near their original vectors. Not in the paper.
+            its pooling and prompt, plus the fused vector times a trained gate that starts at zero, so English texts
+            stay close to their original vectors. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"
@@ -128,7 +128,7 @@ class ArcaConfig:
             translation is its document would teach nothing.
         languages: Canonical codes; empty for all languages of a corpus.
         samples: Rows per corpus and language, from the top.
-        held_out: Share of the rows, from the end, to measure each epoch on; they are never trained on.
+        held_out: Share of the rows, from the end, to measure each epoch on; never used for training.
         epochs: Passes over the texts.
         batch_size: Texts per step.
         eta: Weight of the anchor loss (eq. 9); the paper does not state it.
@@ -180,13 +180,13 @@ class LasrConfig:
         ranking_samples: Pairs per source, from the top.
         held_out: Share of a parallel corpus' rows, from the end, to measure each epoch on.
         epochs: Passes over the larger of the two data sets.
-        ranking_batch: Pairs per step; the paper has 1.
+        ranking_batch: Pairs per step; the paper uses 1.
         retrieval_batch: Queries per step.
         ranking_weight: Weight of the correlation loss.
         correlation: The correlation loss and its queue.
         loss: The retrieval loss and its queue.
         refresh: Steps between updates of the vectors in the document queue; 0 never updates them.
-        rank: Rank of LoRA on the fusing transformer; 0 trains the projection alone.
+        rank: Rank of LoRA on the fusing transformer; 0 trains only the projection.
         alpha: LoRA's scale is alpha / rank.
         rate: Learning rate.
         gate_rate: Learning rate of the residual's gate. It starts at zero, and Adam moves it by at most the rate per
@@ -238,7 +238,7 @@ class LiraConfig:
         design: The model.
         arca: Stage 1.
         lasr: Stage 2.
-        ablation: The component that is left out, for the model's name.
+        ablation: The omitted component, for the model's name.
     """
 
     design: Design = field(default_factory=Design)
@@ -258,7 +258,7 @@ class LiraConfig:
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: str | None = None) -> LiraConfig:
-    """Read configurations by name or path, and changed fields, e.g. ``arca.epochs=3``, without an ablated component.
+    """Read configurations by name or path, apply changes, e.g. ``arca.epochs=3``, and remove an ablated component.
 
     Raises:
         ModelError: There is no such configuration, field or component, or a value is invalid.

@@ -1,4 +1,4 @@
-"""Text of LiRA: training data of both stages, and the texts of files, corpora and trainings to translate."""
+"""LiRA's text: training data of both stages, and the texts of files, corpora and configurations to translate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 STSB = "stsb_multi_mt"
 MEASURED = 512
-"""Maximum number of held-out rows of each sort to measure on."""
+"""Maximum number of held-out rows of each kind to measure on."""
 
 
 class Rated(NamedTuple):
@@ -56,9 +56,9 @@ class Split:
 
     Attributes:
         train: Training rows.
-        held_out: The last rows of each source. A text that occurs twice in a source may be in both.
+        held_out: The last rows of each source. A text that occurs twice in a source may be in both parts.
         fingerprints: Fingerprint of each source, by name.
-        datasets: mteb's names of the data sets that hold the text.
+        datasets: mteb's names of the data sets that contain the text.
     """
 
     train: list[Any] = field(default_factory=list)
@@ -106,13 +106,13 @@ class Split:
             return list(read_records(path, fields, parse))
 
     def drawn(self, config: ArcaConfig | LasrConfig, batch_size: int, source: str) -> Split:
-        """The split with only the rows that the steps draw, at random, and at most as many held-out rows.
+        """The split with only the random rows that the steps draw, and at most as many held-out rows.
 
-        Warns of languages that no row has; ``source`` is the field of the sources. Raises DataError if no row is left.
+        Warns of languages without a row; ``source`` is the field of the sources. Raises DataError if no row is left.
         """
         found = {text.lang for row in (*self.train, *self.held_out) for text in _texts(row)}
         if found and (missing := ", ".join(code for code in config.languages if code not in found)):
-            logger.warning("%s: there is no text in %s, so it trains on other languages alone.", source, missing)
+            logger.warning("%s: there is no text in %s, so training uses only other languages.", source, missing)
         count = None if config.max_steps is None else max(1, config.max_steps * batch_size)
         if count is not None and count < len(self.train):
             rows = random.Random(config.seed).sample(range(len(self.train)), count)
@@ -135,7 +135,7 @@ def foreign_texts(config: ArcaConfig) -> Split:
 
 
 def searches(config: LasrConfig) -> Split:
-    """Queries and documents: translations from or into English at random, or the lines of a file.
+    """Queries and documents: translations, randomly from or into English, or the lines of a file.
 
     ``file:PATH`` names JSON lines with ``query``, ``query_lang``, ``document`` and ``document_lang``.
 
@@ -157,9 +157,9 @@ def searches(config: LasrConfig) -> Split:
 def rated(config: LasrConfig) -> Split:
     """Pairs with a similarity score.
 
-    ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a random language, which
+    ``stsb_multi_mt`` has the same pairs in ten languages. Each sentence of a pair is read in a random language, which
     gives pairs within and across languages; the first development rows are held out. ``file:PATH`` names JSON lines
-    with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score``; the last share of them is held out.
+    with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score``; the last share of the lines is held out.
 
     Raises:
         DataError: A source is missing or malformed.
@@ -187,7 +187,7 @@ def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
 
 def _string(record: dict[str, Any], name: str) -> str:
     if not isinstance(record[name], str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a text")
     return str(record[name])
 
 
@@ -252,13 +252,13 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
             first, second = TaggedText(columns[code][row][0], code), TaggedText(columns[other][row][1], other)
             score = _score(columns[code][row][2])
         except (IndexError, ValueError):
-            raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
+            raise DataError(f"{root}: row {row + 1} of the {part} files must be sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))
     return [pair for pair in pairs if _is_full(pair)]
 
 
 def with_prompts(texts: Iterable[LanguageText]) -> list[LanguageText]:
-    """Texts with their language where LiRA has a prompt for it, else with None."""
+    """Texts with their language if LiRA has a prompt for it, else with None."""
     prompts = dict(language_prompts())
     return [(text, code if code in prompts else None) for text, code in texts]
 
@@ -267,15 +267,15 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
     """The lines of a text file in one language, or the ``text`` and ``lang`` of JSON lines.
 
     Args:
-        path: The file; one that ends in ``.jsonl`` holds JSON lines.
-        languages: Canonical codes: the language of a text file, or the languages to keep of JSON lines; empty for all.
+        path: The file; a name ending in ``.jsonl`` means JSON lines.
+        languages: Canonical codes: the language of a text file, or the languages of JSON lines to keep; empty for all.
 
     Raises:
-        DataError: A line is malformed, or ``languages`` is not exactly one language of a text file.
+        DataError: A line is malformed, or ``languages`` does not give exactly one language for a text file.
     """
     if path.suffix != ".jsonl":
         if len(languages) != 1:
-            raise DataError(f"--texts {path}: name the one language of its lines with --languages.")
+            raise DataError(f"--texts {path}: give the language of its lines, just one, with --languages.")
         yield from ((line, languages[0]) for line in read_lines(path))
         return
     for text, language in read_records(path, "text and perhaps lang", _text):

@@ -30,7 +30,7 @@ DECAY = 0.999
 
 
 class Streams:
-    """Both streams of every text, computed once by the model after stage 1, as stage 2 does not change them."""
+    """Both streams of every text, computed once after stage 1, because stage 2 does not change them."""
 
     def __init__(self, module: LiRA, texts: Iterable[TaggedText], batch_size: int = 32) -> None:
         distinct = sorted(dict.fromkeys(texts), key=lambda text: len(text.text))
@@ -55,7 +55,7 @@ class Streams:
 
 
 class Lasr(Objective):
-    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus that of a query."""
+    """The objective of stage 2; a row is a pair's position, or the number of pairs plus a query's position."""
 
     def __init__(self, module: LiRA, ranking: Split, retrieval: Split, config: LasrConfig) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Lasr(Objective):
         self._steps = 0
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Only the row numbers, as the streams are computed in advance."""
+        """Only the row numbers, because the streams are computed in advance."""
         return {"rows": torch.tensor([row["row"] for row in rows])}
 
     def embed(self, texts: Sequence[TaggedText]) -> Tensor:
@@ -99,7 +99,7 @@ class Lasr(Objective):
     def loss(self, features: dict[str, Any]) -> Tensor:
         """The sum of the losses of a batch of pairs (eq. 34) and of a batch of queries (eq. 44)."""
         if self.config.refresh and self._steps and self._steps % self.config.refresh == 0:
-            self._refresh()  # here, as a sharded model gathers its weights only in its forward pass
+            self._refresh()  # here, because a sharded model gathers its weights only in its forward pass
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
         self._measured = {}
@@ -118,7 +118,7 @@ class Lasr(Objective):
         return {name: float(value) for name, value in self._measured.items()}
 
     def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
-        """The rows of all processes and the vectors of both texts of each; a process encodes only its own rows."""
+        """The rows of all processes and the vectors of both texts of each row; a process encodes only its own rows."""
         rows_here = [split.train[i] for i in rows.tolist()]
         first, second = self.embed([row[0] for row in rows_here] + [row[1] for row in rows_here]).chunk(2)
         return [split.train[i] for i in gathered(rows).tolist()], gathered(first), gathered(second)
@@ -149,7 +149,7 @@ class Lasr(Objective):
         return terms.loss
 
     def _threshold(self) -> float:
-        """The score from which on a negative counts as near; infinite until there are enough positives."""
+        """Minimum score of a near negative; infinite until there are enough positives."""
         if len(self.recent) < ENOUGH:
             return float("inf")
         return float(torch.tensor(list(self.recent)).quantile(QUANTILE))
@@ -205,7 +205,7 @@ class Lasr(Objective):
             _put(self._weights(), saved)
 
     def finish(self) -> None:
-        """Replace the model's weights by their averages."""
+        """Replace the model's weights with their averages."""
         if self.average:
             _put(self._weights(), map(sharded_like, self.average, self._weights()))
 
@@ -234,7 +234,7 @@ class Lasr(Objective):
 
 @torch.no_grad()
 def averaged(averages: Sequence[Tensor], weights: Iterable[Tensor], steps: int) -> list[Tensor]:
-    """``d a + (1 - d) w``, ``d = min(0.999, (1 + t) / (10 + t))``, of each weight; after t = 0 steps, the weights."""
+    """``d a + (1 - d) w``, ``d = min(0.999, (1 + t) / (10 + t))``, of each weight; the weights themselves at t = 0."""
     if not steps:
         return [weight.detach().clone() for weight in weights]
     decay = min(DECAY, (1 + steps) / (10 + steps))

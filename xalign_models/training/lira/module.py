@@ -62,7 +62,7 @@ class LiRA(InputModule):
         backbones: Specs of the two checkpoints, ``multilingual`` and ``english``.
 
     Attributes:
-        pass_at: Number of candidates from language models; None takes all translators.
+        pass_at: Number of candidates from language models; None uses all translators.
         online: Whether to translate texts that the journals lack; otherwise a missing translation is an error.
         history: Measurements of each epoch of stage 1.
         identities: Identities of the training's translators and critic, by name.
@@ -105,7 +105,7 @@ class LiRA(InputModule):
         """Translators and critic, with their journals.
 
         Raises:
-            ModelError: A translator or the critic differs from the one of the training.
+            ModelError: A translator or the critic differs from the one used in training.
         """
         device = str(self.network.device)
         named = [TranslatorSpec.parse(name) for name in self.design.translators]
@@ -117,7 +117,7 @@ class LiRA(InputModule):
         for name, identity in identities.items():
             if self.identities.setdefault(name, identity) != identity:
                 raise ModelError(
-                    f"{name} has changed since this model was trained: its weights or its text differ. Restore them, "
+                    f"{name} has changed since this model was trained: its weights or text differ. Restore them, "
                     "or train the model again."
                 )
         return CandidateSource(translations, scores, online=self.online and process_count() == 1)
@@ -162,7 +162,7 @@ class LiRA(InputModule):
 
     @cached_property
     def _english_prompt(self) -> str:
-        """The English model's own prompt of an English text without a task."""
+        """The English model's own prompt for an English text without a task."""
         return prompt_in(loading.open_backbone(self.backbones["english"]).prompts, ENGLISH)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class LiRA(InputModule):
         return ArcaOutput(nothing, nothing, *(torch.cat(side) for side in zip(*choices, strict=True)))
 
     def get_config_dict(self) -> dict[str, Any]:
-        """The configuration saved beside the weights."""
+        """The configuration saved next to the weights."""
         parts = {"multilingual": self.network.encoder, "english": self.network.english}
         return {
             "design": to_mapping(self.design),
@@ -193,7 +193,7 @@ class LiRA(InputModule):
         }
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write the new parts' and the tuned weights, the configuration and the measurements of stage 1."""
+        """Write the weights of new and tuned parts, the configuration and the measurements of stage 1."""
         root = Path(output_path)
         self.save_config(output_path)
         save_file(self.trained_weights(), root / WEIGHTS)
@@ -201,7 +201,7 @@ class LiRA(InputModule):
             (root / HISTORY).write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
 
     def trained_weights(self) -> dict[str, torch.Tensor]:
-        """The new parts' and the tuned weights by name, on the CPU; if they are sharded, all processes gather them."""
+        """The weights of new and tuned parts by name, on the CPU; if they are sharded, all processes gather them."""
         return {
             name: whole(weight.detach()).cpu().contiguous()
             for name, weight in self.network.state_dict().items()

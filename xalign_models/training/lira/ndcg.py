@@ -14,7 +14,7 @@ from xalign_models.training.lira.ranks import Tau, exact, soft_ranks
 
 @configuration_class
 class RetrievalConfig:
-    """Hyperparameters of the retrieval loss; the paper does not state its constants, these are ours.
+    """Hyperparameters of the retrieval loss; the paper states no constants, so these are ours.
 
     Attributes:
         k: Depth of nDCG.
@@ -29,9 +29,9 @@ class RetrievalConfig:
         threshold: and at least this much. None is the 95th percentile of recent positives.
         temperature: Decay of the weight of near negatives with their score.
         floor: The smallest weight.
-        drop: Whether near negatives get no weight at all, the paper's other variant.
+        drop: Whether near negatives get no weight, as in the paper's other variant.
         mined: Maximum number of negatives per query from the queue.
-        max_len: Documents per language in the queue; 0 is no queue.
+        max_len: Documents per language in the queue; 0 means no queue.
     """
 
     k: AtLeastOne = 10
@@ -55,7 +55,7 @@ class RetrievalConfig:
 
 
 class RetrievalTerms(NamedTuple):
-    """The parts of eq. 44, means over the queries that have a positive."""
+    """The parts of eq. 44, as means over the queries with a positive."""
 
     loss: Tensor
     ndcg: Tensor
@@ -68,7 +68,7 @@ class RetrievalTerms(NamedTuple):
 def soft_ndcg(
     scores: Tensor, relevance: Tensor, mask: Tensor, *, k: int, tau: float, tau_k: float, weights: Tensor | None = None
 ) -> Tensor:
-    r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, divided by that of the ideal order; 0 without a positive.
+    r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, divided by the ideal order's; 0 without a positive.
 
     ``G = 2^rel - 1``, ``D(r) = 1 / log2(1 + r)``, ``M(r) = sigma((k + 1/2 - r) / tau_k)``. The ideal list has the same
     soft cut, so that a perfect ranking scores 1 at any ``tau_k``. With more than k tied positives the result may exceed
@@ -102,7 +102,7 @@ def soft_ndcg(
 def safe_weights(
     scores: Tensor, relevance: Tensor, mask: Tensor, config: RetrievalConfig, threshold: float
 ) -> tuple[Tensor, Tensor]:
-    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n), for inputs (b, n)."""
+    """Eqs. 40 and 41: weights (b, n) without a gradient, and a mask (b, n) of near negatives, for inputs (b, n)."""
     with torch.no_grad():
         scores, positive = exact(scores), (relevance > 0) & mask
         best = scores.masked_fill(~positive, -torch.inf).amax(dim=-1, keepdim=True)
@@ -123,7 +123,7 @@ def retrieval_loss(
         relevance: (b, n), 0 is not relevant.
         mask: (b, n), false at padding; padded scores may be anything finite.
         config: Hyperparameters.
-        threshold: Minimum score of a near negative unless ``config.threshold`` is set; infinite for no near negatives.
+        threshold: Minimum score of a near negative unless ``config.threshold`` is set; infinite means none is near.
     """
     scores, mask = exact(scores), mask.bool()
     threshold = threshold if config.threshold is None else config.threshold
@@ -145,7 +145,7 @@ def retrieval_loss(
 
 
 def hinge(scores: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """Eq. 42: ``max(0, m - s_best_positive + s_hardest_negative)``, (b,); 0 where either is missing."""
+    """Eq. 42: ``max(0, m - s_best_positive + s_hardest_negative)``, (b,); 0 if either is missing."""
     far = torch.finfo(scores.dtype).min / 4  # finite: infinities would give NaN gradients
     best = scores.masked_fill(~positive, far).amax(dim=-1)
     hardest = scores.masked_fill(~negative, far).amax(dim=-1)

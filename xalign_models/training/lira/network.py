@@ -1,4 +1,4 @@
-"""LiRA's trained parts around two checkpoints: from a text and its candidates to one embedding."""
+"""LiRA's trained parts around two checkpoints: they turn a text and its candidates into one embedding."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ class ArcaOutput(NamedTuple):
 
 
 def temporal_pool(tokens: Tensor, mask: Tensor, bins: int) -> Tensor:
-    r"""Eq. 3, adaptive average pooling over a text's own tokens; padding on either side has no influence.
+    r"""Eq. 3, adaptive average pooling over a text's own tokens; padding on either side has no effect.
 
     Bin s averages tokens ``floor(s L / S)`` to ``ceil((s + 1) L / S) - 1`` of the L unmasked ones, as torch's
     ``adaptive_avg_pool1d`` does; with fewer tokens than bins some tokens are in several bins. Without tokens
@@ -64,8 +64,8 @@ def temporal_pool(tokens: Tensor, mask: Tensor, bins: int) -> Tensor:
 class Fusion(nn.Module):
     """A projection into a transformer's inputs and a type vector per stream; the caller passes the transformer.
 
-    The streams are concatenated, so that the transformer attends across them. The output is the last position of a
-    causal transformer, which has seen everything, and the mean of any other. If the widths are equal, the projection
+    The streams are concatenated, so the transformer attends across them. The output is the last position of a causal
+    transformer, which sees all positions, or the mean of any other transformer. If the widths are equal, the projection
     starts as the identity, scaled to the transformer's input embeddings: the untrained fusion reads streams like words.
 
     Args:
@@ -101,11 +101,11 @@ class Fusion(nn.Module):
 class Network(nn.Module):
     """Two paths into one space, an actor that chooses a translation, and the fusion of both streams.
 
-    ``encoder`` is the multilingual path g, ``english`` the English path h, whose transformer also fuses, and ``rest``
-    the modules that follow it in the published English model, for a residual.
+    ``encoder`` is the multilingual path g. ``english`` is the English path h, whose transformer also fuses. ``rest``
+    are the modules after it in the published English model, for a residual.
 
     Raises:
-        ModelError: The published English model's vectors have another width than its transformer, for a residual.
+        ModelError: There is a residual, and the published English model's vectors differ in width from its transformer.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Network(nn.Module):
     def fit_centre(self, batches: Iterable[Features]) -> None:
         """Set the centre to the mean English token, and the adaptor's gain to the typical length of a centred bin.
 
-        The token vectors of all texts share a large mean, which makes the cosine to any English text high: the mean
+        The token vectors of all texts share a large mean, which makes the cosine with any English text high: the mean
         alone would satisfy the anchor loss, whatever the text says. In shared mode the gain stays unset.
         """
         self.centre.zero_()
@@ -234,9 +234,9 @@ class Network(nn.Module):
                 self.english.model.enable_adapters()
 
     def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> ArcaOutput:
-        """Both paths of n texts and the actor's probabilities of their candidates (eqs. 3 to 6).
+        """Both paths of n texts and the actor's probabilities for their candidates (eqs. 3 to 6).
 
-        The candidates' features have n K rows, a text's candidates in sequence; scores are (n, K, 3), the mask (n, K).
+        The candidates' features have n K rows, text by text; scores are (n, K, 3), the mask (n, K).
         """
         n, k = mask.shape
         multilingual = self.adaptor.multilingual(self.multilingual_bins(text))

@@ -37,17 +37,17 @@ class CorrQueue:
 
 
 class CorrStep(NamedTuple):
-    """The loss of a batch, and reasons for a loss of zero."""
+    """The loss of a batch, and flags of degenerate batches."""
 
     loss: Tensor
     waiting: bool
     """There are fewer than ``n_min`` pairs, or all labels are equal: the loss is zero."""
     constant: bool
-    """All predictions are equal; the loss still counts, as its gradient points along the labels."""
+    """All predictions are equal; the loss still counts, because its gradient points along the labels."""
 
 
 def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
-    """The loss of a batch, cosines and gold scores (n,) each, with its history, which the batch joins."""
+    """The loss of a batch, cosines and gold scores (n,) each, with the history, to which the batch is then added."""
     joined, labels = queue.join(predictions, gold)
     queue.push(predictions, gold)
     constant = bool((joined.detach() == joined.detach()[0]).all()) if len(joined) else True
@@ -115,7 +115,7 @@ def candidates(
 
     Args:
         queries: (b, d) unit vectors.
-        documents: (b, d) unit vectors of a positive of each query.
+        documents: (b, d) unit vectors, one positive per query.
         ids: Ids of these documents.
         languages: Languages of these documents.
         positives: Ids of all relevant documents of each query, in the batch or not.

@@ -41,7 +41,7 @@ def soft_ranks(
         ModelError: ``tau`` is too small.
     """
     if not tau >= LEAST_TAU:
-        raise ModelError(f"tau {tau}: at least {LEAST_TAU:g}; smaller ones are not finite in float32.")
+        raise ModelError(f"tau {tau}: use at least {LEAST_TAU:g}; smaller values overflow in float32.")
     scores = exact(scores)
     behind = torch.sigmoid((scores[..., :, None] - scores[..., None, :]) / tau)  # (i, j): how far i is above j
     if descending:
@@ -65,10 +65,10 @@ class CorrelationConfig:
     """Hyperparameters of the correlation loss.
 
     Attributes:
-        alpha: Share of Pearson's term; the rest is soft Spearman's (eq. 34). The paper does not state it.
+        alpha: Share of the Pearson term; the rest is soft Spearman (eq. 34). The paper does not state it.
         tau: Temperature of the soft ranks, in the unit of cosines.
         epsilon: Added to both variances (eq. 31), which keeps the gradient finite if all predictions are equal.
-        max_len: Maximum number of (prediction, score) pairs in the history; 0 is no history.
+        max_len: Maximum number of (prediction, score) pairs in the history; 0 means no history.
         n_min: Minimum number of pairs for a loss, batch and history together; fewer are only added to the history.
     """
 
@@ -80,7 +80,7 @@ class CorrelationConfig:
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:
-    """Eq. 29: inner products of the rows of two (n, d) of unit length, (n,), float32 at least."""
+    """Eq. 29: inner products (n,) of the unit rows of two (n, d), at least float32."""
     return (exact(a) * exact(b)).sum(dim=-1)
 
 

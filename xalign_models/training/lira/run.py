@@ -40,7 +40,7 @@ HINT = "lower the learning rates, or raise tau"
 TOKENS = 40
 """Tokens of a text in a plan."""
 CHECKPOINT_STEPS = 50
-"""Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
+"""Optimisation steps between checkpoints; a killed training loses at most this many."""
 
 
 def plan(config: LiraConfig, texts: int) -> list[Row]:
@@ -231,7 +231,7 @@ def _card(directory: Path) -> dict[str, Any]:
 
 
 def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
-    """Label, with the ablations of both stages, and backbones of the model that stage 2 makes from ``source``.
+    """Label, with the ablations of both stages, and backbones of the model that stage 2 trains from ``source``.
 
     Raises:
         ModelError: ``source`` is not a LiRA, or the ablation belongs to stage 1.
@@ -241,7 +241,7 @@ def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
     label = config.label.removeprefix("lira")
     if label != earlier and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
         raise ModelError(
-            f"--ablate {config.ablation} concerns stage arca: train that stage with it, then give its directory with "
+            f"--ablate {config.ablation} concerns stage arca: train that stage with it, then pass its directory with "
             "--from."
         )
     return f"lira{earlier}{label if label != earlier else ''}", backbone.name
@@ -292,7 +292,7 @@ def _fit(
 
 
 def _unshard(module: LiRA, begin: Callable[[], LiRA]) -> None:
-    """Give the first process' module whole trained weights, in a network as at the beginning, if they are sharded."""
+    """If weights are sharded, give the first process' module the whole trained weights in a new network."""
     if is_sharded(module):
         weights, lora = module.trained_weights(), module.network.lora
         if is_main_process():

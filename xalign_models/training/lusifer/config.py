@@ -20,12 +20,12 @@ from xalign_models.training.lusifer.data.mining import Miner
 
 
 def query_prompt(instruction: str) -> str:
-    r"""``{instruction}.\n``, with one full stop; nothing without an instruction."""
+    r"""``{instruction}.\n``, with one full stop; empty without an instruction."""
     return f"{instruction.rstrip().rstrip('.')}.\n" if instruction.strip() else ""
 
 
 def passage_prompt(instruction: str) -> str:
-    r"""``{instruction}. Candidate:\n``; nothing without an instruction."""
+    r"""``{instruction}. Candidate:\n``; empty without an instruction."""
     return f"{instruction.rstrip().rstrip('.')}. Candidate:\n" if instruction.strip() else ""
 
 
@@ -34,7 +34,7 @@ _QUESTION = "Given a question, retrieve passages that answer the question."
 _INSTRUCTIONS: dict[str, list[str]] = tomllib.loads(
     files(__package__).joinpath("instructions.toml").read_text(encoding="utf-8")
 )
-"""The authors' instructions -> mteb's task types, and tasks whose instruction differs from that of their type."""
+"""The authors' instructions -> mteb's task types, and tasks whose instruction differs from their type's."""
 
 RELEASED = {
     "default": f"{_SIMILAR}.\n",
@@ -45,7 +45,7 @@ RELEASED = {
 """Prompts of the authors' own evaluation, by task name, task type, ``query`` / ``document`` or ``default``.
 
 As in the authors' training, a full stop follows even an instruction that ends in one. Nine English retrieval and
-reranking tasks, such as FEVER, have an instruction of their own there; here they have the one for questions.
+reranking tasks, such as FEVER, have their own instruction in the authors' code; here they use the one for questions.
 """
 
 
@@ -86,14 +86,14 @@ class Stage:
 
     Attributes:
         label: Name of the stage in the model's name.
-        train: The :data:`PARTS` to train; all others stay bit for bit the same.
+        train: The :data:`PARTS` to train; all others stay exactly the same.
         data: Training sets.
         start: Stage 2: label of the model to start from; None starts with an untrained connector.
         teacher: Stage 2: directory or asset of a model of the same width, whose vectors of the queries are the targets
             instead of a contrast of pairs (not in the paper).
         batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
         mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
-            stage 2 caches them, which encodes every text twice. None is the whole batch, as always with a teacher.
+            stage 2 caches them, which encodes every text twice. None means the whole batch, as always with a teacher.
         mining: Stage 2: settings of hard negatives; None for no hard negatives.
         mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
         tau: Stage 2: temperature of the loss.
@@ -103,7 +103,7 @@ class Stage:
         epochs: Passes over the data.
         max_steps: Optimisation steps, instead of epochs.
         scheduler: Learning-rate schedule.
-        warmup: Share of all steps, or their number from 1 on.
+        warmup: Share of all steps if below 1, else number of steps.
         weight_decay: Weight decay of AdamW.
         max_grad_norm: Norm at which gradients are clipped.
         gradient_checkpointing: Recompute activations instead of keeping them.
@@ -143,7 +143,7 @@ class Stage:
 
 
 def _require_name(field: str, name: str) -> None:
-    """Raise a ModelError unless a text can be part of a folder's name."""
+    """Raise a ModelError if a text cannot be part of a folder's name."""
     if not re.fullmatch(r"[\w.-]+", name) or ".." in name:
         raise ModelError(f"{field} {name!r}: write letters, digits, _, - and single full stops.")
 
@@ -156,7 +156,7 @@ class LusiferConfig:
         encoder: Asset, directory or hub id; None for the language model alone, as a baseline.
         llm: Asset, directory or hub id of a decoder-only model; None for the encoder alone.
         parameters: Expected number of trained weights of each part; training is refused if the numbers differ. Empty
-            expects nothing.
+            checks nothing.
         stages: Stages by number; None for a stage that the configuration lacks.
         name: The backbone's part of the model's name; by default the names of the checkpoints, ``encoder__llm``.
         encoder_revision: Revision of the encoder on the hub.
@@ -238,13 +238,13 @@ class LusiferConfig:
         """
         stage = self.stages.get(number)
         if stage is None:
-            raise ModelError(f"--stage {number}: this configuration has no such stage.")
+            raise ModelError(f"--stage {number}: this configuration does not have this stage.")
         return stage
 
     def to_dict(self, number: int) -> dict[str, Any]:
         """The fields that determine a stage's training, as plain data that JSON preserves.
 
-        The teacher is identified by its name or its directory's name, as paths differ between machines.
+        The teacher is identified by its name or its directory's name, because paths differ between machines.
         """
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]

@@ -16,8 +16,8 @@ class Connector(nn.Module):
     Args:
         width: Width d_e of the encoder.
         target: Width d_t of the language model.
-        std: Standard deviation of the token's initial values, as in the language model's embeddings.
-        tokens: Number of trainable tokens, 1 or 0. The paper has one, the released model has none.
+        std: Standard deviation of the token's initial values, equal to that of the language model's embeddings.
+        tokens: Number of trainable tokens, 1 or 0. The paper uses one, the released model none.
     """
 
     token: nn.Parameter
@@ -30,7 +30,7 @@ class Connector(nn.Module):
         self.register_parameter("token", nn.Parameter(torch.empty(target).normal_(std=std)) if tokens else None)
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., d_e) -> (..., d_t), in the precision of the connector's weights unless autocast is on."""
+        """(..., d_e) -> (..., d_t), in the precision of the connector's weights, or autocast's."""
         mapped: Tensor = self.outer(torch.relu(self.inner(states.to(self.inner.weight.dtype))))
         return mapped
 
@@ -39,8 +39,8 @@ def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Concatenate ragged rows without gaps, and pad at the end.
 
     Args:
-        pieces: (values, mask) each: the mask (b, s) marks the real places of each row, in any position; the values
-            (mask.sum(), d) are those of the real places, row by row.
+        pieces: (values, mask) each: the mask (b, s) marks the real positions of each row, anywhere in the row; values
+            (mask.sum(), d) has the values at real positions, row by row.
 
     Returns:
         (b, w, d) and its mask (b, w), bool, w being the longest row's length.

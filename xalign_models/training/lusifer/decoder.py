@@ -13,8 +13,8 @@ from xalign_models.backbones.transformer import LanguageTransformer
 def attention(model: PreTrainedModel, *, causal: bool) -> Iterator[dict[str, bool]]:
     """Make a model's attention causal or bidirectional; sliding windows stay, and extend to both sides.
 
-    transformers builds its masks from ``config.is_causal``. If there is nothing to mask, it builds none, and its fused
-    attention kernels follow a keyword of the call, which is therefore set as well.
+    transformers builds its masks from ``config.is_causal``. If there is nothing to mask, it builds no mask, and its
+    fused attention kernels follow a keyword of the call, which is therefore set as well.
 
     Args:
         model: A decoder-only model, without its head.

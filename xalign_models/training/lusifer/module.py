@@ -57,7 +57,7 @@ class Lusifer(InputModule):
         self.llm_base = dict(llm_base)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            # the configuration's initializer_range is not what a trained model's embeddings have
+            # a trained model's embeddings do not have the configuration's initializer_range
             rows = embeddings_of(llm, range(0, llm.config.vocab_size, 16)).detach().float()
             std = llm.config.initializer_range if rows.is_meta else float(rows.std())  # shapes alone have no values
             self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std, tokens)
@@ -94,7 +94,7 @@ class Lusifer(InputModule):
         """Training mode for trained parts; frozen parts use no dropout."""
         super().train(mode)
         for part, checkpointing in ((self.encoder, False), (self.llm, self.llm.is_activation_checkpointing)):
-            # A frozen language model still keeps activations for the parts before it, or, in training mode with
+            # A frozen language model still keeps activations for the parts before it or, in training mode with
             # checkpointing, recomputes them.
             if not checkpointing and not any(weight.requires_grad for weight in part.parameters()):
                 part.eval()
@@ -175,7 +175,7 @@ class Lusifer(InputModule):
 
 
 def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
-    """A model's modules: the first one, the mean over real positions and, not in the paper, Linear, ReLU, Linear."""
+    """A model's modules: the first, the mean over real positions and (not in the paper) Linear, ReLU, Linear."""
     width: int = first.get_embedding_dimension()
     modules = [first, Pooling(width, pooling_mode="mean")]
     if projection:

@@ -74,7 +74,7 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: Neither tokenizer nor configuration names a token.
+        ModelError: Neither the tokenizer nor the configuration names one of the tokens.
     """
     resolved = _find(base)
     tokenizer = open_pretrained(AutoTokenizer, resolved)

@@ -1,4 +1,4 @@
-"""``lusifer:Hieuman/LUSIFER``: the LUSIFER that its authors released, in their file format, as a backbone.
+"""``lusifer:Hieuman/LUSIFER``: the authors' released LUSIFER, in their file format, as a backbone.
 
 A release has two files. ``config.json`` names the two base checkpoints and LoRA's settings. ``model.safetensors`` has
 all weights: both base models, their LoRA matrices, the connector, and the projection that follows the mean. Of a base
@@ -35,9 +35,9 @@ from xalign_models.training.lusifer.connector import Connector
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 
 MAX_TOKENS = 512
-"""Tokens of a text in the authors' training and evaluation."""
+"""Maximum number of tokens of a text in the authors' training and evaluation."""
 _LEARNER, _ENCODER = "universal_learner", "encoder"
-"""The authors' names of the encoder and the language model."""
+"""The authors' names for the encoder and the language model."""
 _KINDS = {_LEARNER: "xlm-roberta", _ENCODER: "mistral"}
 """Base checkpoint -> ``model_type`` of its configuration."""
 _LAYOUT: dict[str, tuple[Any, ...]] = {
@@ -80,7 +80,7 @@ class ReleasedLusifer(Source):
         return Path(self._place).name if Path(self._place).is_absolute() else self._place
 
     def fingerprint(self) -> str:
-        """Digest of content or commits of release and bases. Raises AssetError or ModelError if one is missing."""
+        """Digest of content or commits of release and bases. Raises AssetError or ModelError if a part is missing."""
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
         self._opened = release, {part: assets.resolve(Claim(settings[f"{part}_name_or_path"])) for part in _KINDS}
@@ -101,7 +101,7 @@ class ReleasedLusifer(Source):
 
         Raises:
             AssetError: The release, or configuration or tokenizer of a base checkpoint, cannot be loaded.
-            ModelError: The files are not such a release, name code, or are pickled.
+            ModelError: The files are not such a release, name code, or contain pickles.
         """
         with opened(self.model), quiet():
             release, bases = self._opened
@@ -176,7 +176,7 @@ def empty_parts(
 def tensors_of(
     parts: Mapping[str, nn.Module], settings: Mapping[str, Any], present: Collection[str]
 ) -> dict[tuple[str, str], dict[str, tuple[int, ...]]]:
-    """The file's tensors that make up each weight, with their shapes.
+    """The tensors of the file that form each weight, with their shapes.
 
     The weight of a layer with LoRA has three: ``base_layer.weight`` W (m, n), ``lora_A`` A (r, n) and ``lora_B`` B
     (m, r), which make ``W + alpha / r B A``.

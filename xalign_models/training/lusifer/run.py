@@ -36,15 +36,15 @@ def train(
     Args:
         config: The model and its stages.
         number: 1 or 2.
-        output: Directory; an existing one is replaced at the end. By default named after the model.
-        start: For stage 2: directory of the model to start from; by default where stage 1 wrote it.
+        output: Directory, by default named after the model; an existing one is replaced at the end.
+        start: For stage 2: directory of the model to start from; by default stage 1's output.
         device: cpu, cuda or mps; by default the best available.
 
     Returns:
         The spec of the trained model, and its directory.
 
     Raises:
-        ModelError: The model to start from is missing or of another configuration, the checkpoints belong to another
+        ModelError: The model to start from is missing or has another configuration, the checkpoints belong to another
             training, the loss is not finite, or a file cannot be written.
         DataError: A training set is missing or has no rows left.
     """
@@ -91,7 +91,7 @@ def train(
 
 
 def plan(config: LusiferConfig, number: int) -> Row:
-    """Steps, time and memory of a stage, with as many tokens in each text as the configuration allows.
+    """Steps, time and memory of a stage if each text has as many tokens as the configuration allows.
 
     Raises:
         AssetError: A checkpoint is unavailable.
@@ -141,7 +141,7 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
 
 
 def _datasets(config: LusiferConfig, number: int | None) -> set[str]:
-    """Data sets of the published checkpoints and, if it is given, of a stage's text."""
+    """Data sets of the published checkpoints and, if a stage is given, of its text."""
     text = config.stage(number).data if number else ()
     return published_datasets(config.encoder, config.llm).union(*(source(data.source).trains for data in text))
 
@@ -174,7 +174,7 @@ def _begin(
 
 
 def _teacher(number: int, name: str | None) -> Path | None:
-    """The directory of the teacher, an asset or a local directory in this order; None for a stage without one."""
+    """The directory of the teacher, an asset or else a local directory; None for a stage without a teacher."""
     if name in {asset.name for asset in assets.list_assets()}:
         return assets.install(str(name))
     if name and not Path(name, "modules.json").is_file():
@@ -197,7 +197,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
     trained = training_record(start).get("config")
     if trained is None:
         raise ModelError(
-            f"Stage 2 starts from {stage.start}, but {start} is not a model of stage 1: train it with the same "
+            f"Stage 2 starts from {stage.start}, but {start} is not a model of stage 1. Train it with the same "
             "--config and --stage 1, or name its directory with --start."
         )
     shared = ("encoder", "llm", "max_tokens", "projection", "rank", "alpha", "dropout")

@@ -1,4 +1,4 @@
-"""Stage 1: a frozen language model writes the text that the encoder read; connector and encoder learn to convey it.
+"""Stage 1: a frozen language model writes the text that the encoder reads; connector and encoder learn to convey it.
 
 Two tasks share one loss: masked reconstruction (the encoder reads half of the tokens, the target is the whole text)
 and completion (it reads a question, the target is an answer). The language model reads ``[BOS, C(X), t, Y]`` with
@@ -101,7 +101,7 @@ class StageOne(Objective):
     def measure(self) -> dict[str, Any]:
         """Nats per token of held-out texts after their own soft tokens, and the gain over another text's soft tokens.
 
-        Nothing is masked. The other text is the next row's, so that both costs are of the same target tokens.
+        Nothing is masked. The other text is the next row's, so both costs are for the same target tokens.
         """
         rows = [row for row in self.held_out if row["source"].strip() and row["target"].strip()]
         if len(rows) < 2:
@@ -147,7 +147,7 @@ class StageOne(Objective):
         rows = mask.nonzero()[:, 0]
 
         def only_where_needed(_: nn.Module, states: tuple[Tensor]) -> Tensor:
-            return states[0][rows, columns][None]  # logits at every position would be most of the work
+            return states[0][rows, columns][None]  # computing all logits would be most of the work
 
         hook = self.writer.get_output_embeddings().register_forward_pre_hook(only_where_needed)
         try:
@@ -162,7 +162,7 @@ class StageOne(Objective):
         return cross_entropy(self.logits(features).float(), targets, reduction="sum")
 
     def _parts(self, features: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The batch in parts of rows whose lengths for the language model are similar."""
+        """The batch in parts whose rows have similar lengths for the language model."""
         masks = {False: features["attention_mask"], True: features["target_mask"]}
         lengths = {"attention_mask": torch.cat([*masks.values()], dim=1)}
         for rows, _ in similar_lengths(lengths, self.writer):

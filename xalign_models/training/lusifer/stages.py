@@ -46,7 +46,7 @@ class StageData:
     fingerprint: str
 
     def texts(self) -> list[str]:
-        """Distinct queries or sources, one of each set in turn."""
+        """Distinct queries or sources, one from each set in turn."""
         rows = [row for turn in zip_longest(*self.rows.values()) for row in turn if row]
         return list(dict.fromkeys(row[0] for row in rows))
 
@@ -120,10 +120,10 @@ def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, 
 
     Raises:
         ModelError: The loss is not finite, or a checkpoint cannot be written.
-        DataError: Any two rows of a training set have a text in common.
+        DataError: All rows of a training set share texts with each other.
     """
     stage = config.stage(2)
-    size = stage.batch_size  # of all processes, which take their shares of each batch
+    size = stage.batch_size  # of all processes together
     tables, prompts, measured = DatasetDict(), {}, list[tuple[str, str]]()
     for part in stage.data:
         rows = data.rows[part.source]
@@ -154,7 +154,7 @@ def fit_two(model: SentenceTransformer, data: StageData, config: LusiferConfig, 
 def distil(
     model: SentenceTransformer, directory: Path, data: StageData, config: LusiferConfig, folder: Path, device: str
 ) -> Log:
-    """Train stage 2 in place on the vectors of the teacher in a directory for the queries, and return the log.
+    """Train stage 2 in place on the teacher's vectors of the queries, and return the log.
 
     Both models read a query after its instruction.
 
@@ -185,9 +185,9 @@ def distil(
 
 
 def take_lora(model: SentenceTransformer, teacher: SentenceTransformer) -> None:
-    """Copy the teacher's LoRA of the language model that both have, in place, unless the model trains its own.
+    """Copy the teacher's LoRA of the shared language model, in place, unless the model trains its own.
 
-    The connector then only has to learn to convey the text.
+    The connector then only needs to learn to convey the text.
     """
     (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
     if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
@@ -205,7 +205,7 @@ def _llm(model: SentenceTransformer) -> tuple[Any, str | None]:
 def _trainer_options(
     model: SentenceTransformer, config: LusiferConfig, number: int, folder: Path, device: str, size: int, **options: Any
 ) -> dict[str, Any]:
-    """The trainer's options that all trainings share; ``options`` are further arguments by the trainer's names."""
+    """The trainer's options that all trainings share; ``options`` are additional arguments by the trainer's names."""
     stage = config.stage(number)
     args = arguments(
         folder,

@@ -14,11 +14,11 @@ from xalign_models.training.lusifer.parts import embeddings_of
 TEXTS = 2048
 """Maximum number of texts to fit on."""
 REACH = 3.0
-"""Standard deviations of a state that pass the ReLU: nearly all states pass, so that the fit is nearly linear."""
+"""Standard deviations of a state that pass the ReLU: nearly all states pass, so the fit is nearly linear."""
 RIDGE = 1e-3
 """Added to the hidden units' second moments, as a share of their mean."""
 MOST = 10.0
-"""Maximum factor of the deviations, so that barely explained ones stay small."""
+"""Maximum factor of the deviations, so that poorly explained ones stay small."""
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def fit_connector(
 
     The inner layer passes the states on: :math:`W_1 = I`, :math:`b_1` is :data:`REACH` standard deviations. The outer
     layer is the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e`` over the tokens of the texts: x is the
-    encoder's state of a token and e the mean of the language model's embeddings of its tokens for the same letters. A
+    encoder's state of a token, and e is the mean embedding of the language model's tokens for the same letters. A
     text's first token, which has no letters, is mapped to the language model's begin token, and other tokens without
     letters to its end token; without a target, their output would be arbitrary. The connector's token starts as the end
     token.
@@ -42,7 +42,7 @@ def fit_connector(
     Least squares shrinks to the mean: the fitted words would have only the share R^2 of the variance of the language
     model's words. A second fit therefore multiplies the deviations of the embeddings from their mean by about 1 / R, so
     that the fitted words vary as much as the language model's. The texts are in its language, and ``ends`` are the ids
-    of its tokenizer's begin and end tokens. ``device`` encodes the texts; the model itself stays where it is.
+    of its tokenizer's begin and end tokens. ``device`` encodes the texts; the model itself is not moved.
 
     Returns:
         R^2 of the first fit, the explained share of the variance of the word embeddings.
@@ -83,7 +83,7 @@ def _least_squares(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def _pairs(
     lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, ends: tuple[int, int], texts: Sequence[str], batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """States (n, d_e) and embeddings (n, d_t) of the tokens of each text, and which tokens are words (n,)."""
+    """States (n, d_e) and embeddings (n, d_t) of the tokens of each text, and a mask of word tokens (n,)."""
     for batch in map(list, batched(texts, batch_size)):
         features = batch_to_device(lusifer.preprocess(batch), lusifer.encoder.model.device)
         states = lusifer.encoder(dict(features))["token_embeddings"].float().cpu()
@@ -105,7 +105,7 @@ def _pairs(
 
 
 def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Each token read with the written tokens that share letters with it; tokens without any are skipped."""
+    """Each token read, with the written tokens that share letters with it; tokens without such partners are skipped."""
     for position, (start, end) in enumerate(read):
         overlapping = [i for i, (first, last) in enumerate(written) if max(start, first) < min(end, last)]
         if overlapping:

@@ -152,7 +152,7 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("translate", "--texts", "x.txt"), "Give --texts and --translators"),
         (("translate", "--texts", "x.txt", "--translators", "llm:a", "--set", "a=1"), "--set changes fields"),
         (("translate", "--texts", "x.txt", "--translators", "gemma"), "--translators 'gemma'"),
-        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "name the one language"),
+        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "give the language of its lines"),
         (("translate", "--texts", "de.txt", "--translators", "reference:ntrex", "--languages", "all"), "one language"),
         (("translate", "--texts", "NoTask", "--translators", "llm:a"), "Unknown task 'NoTask'"),
         (("train", "lira", "--stage", "lasr", "-o", "m"), "--from names the directory of arca's model"),

@@ -321,7 +321,7 @@ def test_a_size_that_the_file_has_not_is_refused_before_memory_is_taken(release,
         ({"lora_alpha": "32"}, "lacks the rank (loar_r)"),
         ({"encoder_name_or_path": None}, "no encoder_name_or_path"),
         ({"encoder_lora_name": 3}, "encoder_lora_name that is not a string"),
-        ({"auto_map": {"AutoModel": "code.Class"}}, "brings code of its own"),
+        ({"auto_map": {"AutoModel": "code.Class"}}, "has its own code"),
     ],
 )
 def test_other_settings_are_refused_by_name(release, settings, message):

@@ -333,7 +333,7 @@ def test_checkpoints_of_another_configuration_are_refused(train, workdir, monkey
 
 def test_a_start_of_another_configuration_is_refused(train, workdir, checkpoints):
     with pytest.raises(
-        ModelError, match=r"starts from tiny-one, but .* is not a model of stage 1: train it .*--stage 1"
+        ModelError, match=r"starts from tiny-one, but .* is not a model of stage 1. Train it .*--stage 1"
     ):
         train(2)
     train(1, "one", stages={1: {"max_steps": 1}})

@@ -1,4 +1,4 @@
-"""Training sets: in their publishers' own layouts under ``$XALIGN_DATA``, and the paper's on the Hugging Face hub."""
+"""Training sets: local ones in their publishers' layouts under ``$XALIGN_DATA``, and the paper's sets on the hub."""
 
 import gzip
 import re
@@ -41,13 +41,13 @@ class TrainingSource:
 
 
 def draw(rows: Sequence[Row], limit: int | None, seed: int) -> list[Row]:
-    """At most ``limit`` rows, drawn without replacement, in a random order that depends on the seed alone."""
+    """At most ``limit`` rows, drawn without replacement, in a random order that depends only on the seed."""
     order = np.random.default_rng(seed).permutation(len(rows))
     return [rows[i] for i in order[:limit]]
 
 
 WORDS = range(6, 61)
-"""Numbers of words of the WikiText sentences to use."""
+"""Numbers of words that a WikiText sentence may have."""
 _TOKENS = (
     (r" @(.)@ ", r"\1"),
     (r" ([.,;:!?%)\]}])", r"\1"),
@@ -69,7 +69,7 @@ def detokenise(text: str) -> str:
 
 
 def _wikitext2(root: Path) -> list[TrainingRow]:
-    """Sentences of the running text, without those that have unknown words or are very short or long."""
+    """Sentences of the running text, except sentences with unknown words and very short or long ones."""
     lines = [line.strip() for name in ("valid", "test") for line in read_lines(root / f"{name}.txt")]
     paragraphs = [line for line in lines if line and not line.startswith("=")]
     sentences = (sentence.strip() for line in paragraphs for sentence in re.split(r"(?<= [.!?]) ", line))
@@ -95,7 +95,7 @@ def _unpacked(path: Path) -> str:
 
 
 def _captions(root: Path) -> list[TrainingRow]:
-    """Two of an image's five captions, in rotation from image to image."""
+    """Two of an image's five captions, rotating from image to image."""
     files = [root / "task2" / "raw" / f"train.{number}.en.gz" for number in range(1, 6)]
     columns = [_unpacked(file).splitlines() for file in files]
     images = list(zip(*columns, strict=True))
@@ -103,7 +103,7 @@ def _captions(root: Path) -> list[TrainingRow]:
 
 
 def _sts_benchmark(root: Path) -> list[TrainingRow]:
-    """Training pairs of the same or nearly the same meaning, with a score of 4 or 5."""
+    """Training pairs with the same or nearly the same meaning: a score of 4 or 5."""
     rows = [line.split("\t") for line in read_lines(root / "sts-train.csv")]
     return [(row[5], row[6]) for row in rows if float(row[4]) >= 4]
 
@@ -173,7 +173,7 @@ def _wikitext(limit: int | None, seed: int) -> list[TrainingRow]:
 
 
 def _snli(limit: int | None, seed: int) -> list[TrainingRow]:
-    """Entailments whose premise also has a contradiction, which serves as hard negative."""
+    """Entailments whose premise also has a contradiction, which serves as the hard negative."""
     table = _table("stanfordnlp/snli", None, "train")
     labels: dict[str, dict[int, str]] = {}
     for premise, hypothesis, label in zip(table["premise"], table["hypothesis"], table["label"], strict=True):

@@ -34,7 +34,7 @@ class Miner:
     Attributes:
         model: Registered name, directory or hub id of the encoder that ranks the passages.
         negatives: Hard negatives per row.
-        margin: Share by which a negative's similarity must be below the answer's; nearer passages may be answers.
+        margin: Share by which a negative's similarity must be below the answer's; closer passages may be answers.
         skip: Number of nearest passages to skip, in addition to the answer.
     """
 
@@ -62,7 +62,7 @@ class _Encoder:
 
 
 def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -> list[TrainingRow]:
-    """Add hard negatives, from the passages of all rows, to (query, passage) rows; rows with too few are dropped.
+    """Add hard negatives, from the passages of all rows, to (query, passage) rows; drop rows with too few.
 
     All passages of equal queries are answers. Uses sentence-transformers' ``mine_hard_negatives``; the result is
     cached.

@@ -40,7 +40,7 @@ class EvaluationText:
     Attributes:
         whole: All texts.
         passages: The longer passages in one string, to search for training texts of at least :data:`SHORTEST` letters.
-        pairs: Pairs of evaluation sets whose training rows pair the same sentences differently.
+        pairs: Pairs from evaluation sets whose training rows pair the same sentences differently.
     """
 
     whole: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class EvaluationText:
     pairs: frozenset[frozenset[str]] = frozenset()
 
     def holds(self, text: str) -> bool:
-        """Whether an evaluation set has the text, or a passage that contains it."""
+        """Whether an evaluation set has the text or a passage that contains it."""
         squeezed = squeeze(text)
         return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
 
@@ -101,7 +101,7 @@ def _pairs(path: Path, first: int, second: int) -> list[tuple[str, str]]:
 SOURCES = {source.name: source for source in (*LOCAL, *HUB)}
 """Training sets by name."""
 SPARE = 1.1
-"""Ratio of rows to read to rows wanted, as rows of evaluation sets are removed."""
+"""Ratio of rows read to rows wanted, because rows of evaluation sets are removed."""
 
 
 def source(name: str) -> TrainingSource:
