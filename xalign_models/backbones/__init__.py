@@ -1,1 +1,1 @@
-"""Backbones: what turns a text into a raw vector, before any alignment."""
+"""Backbones turn texts into raw vectors, before any alignment."""

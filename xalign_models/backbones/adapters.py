@@ -26,7 +26,7 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
     The second matrix of each pair starts at zero, so that the model's output stays the same until training. The
     matrices are float32 in models of any dtype. Existing LoRA matrices are kept and trained further.
 
-    Their product counts alpha / rank. The dropout is that of their input. The seed is that of the first matrices;
+    Their product is scaled by alpha / rank. Dropout applies to their input. The seed initialises the first matrices;
     torch's own generator is not changed.
 
     Raises:
@@ -55,17 +55,17 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
 
 
 def name_base(folder: Path, name: str) -> None:
-    """Write the checkpoint's name into a saved adapter, in place of its path on this machine."""
+    """Write the checkpoint's name into a saved adapter, in place of its local path."""
     path = folder / ADAPTER
     adapter = {**read_json(path), "base_model_name_or_path": name}
     path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load_adapter(model: Any, folder: Path) -> None:
-    """Add a complete saved adapter to a model, in the model's dtype, by transformers' ``load_adapter``.
+    """Add a complete saved adapter to a model, in the model's dtype, with transformers' ``load_adapter``.
 
     Raises:
-        ModelError: Matrices are missing, of another shape, or of layers that the model lacks.
+        ModelError: Matrices are missing, have another shape, or belong to layers that the model lacks.
     """
     from transformers.modeling_utils import LoadStateDictConfig
 
@@ -76,7 +76,7 @@ def load_adapter(model: Any, folder: Path) -> None:
 
 
 def load_lora(model: Any, folder: Path) -> None:
-    """Like :func:`load_adapter`, but in the dtype that the adapter was saved in, and without gradients."""
+    """Like :func:`load_adapter`, but in the adapter's saved dtype and without gradients."""
     from peft import LoraConfig
 
     weights = load_file(folder / "adapter_model.safetensors")
@@ -85,10 +85,10 @@ def load_lora(model: Any, folder: Path) -> None:
 
 
 def copy_lora(source: Any, target: Any) -> None:
-    """Copy one model's LoRA to a model of the same layers without LoRA, in its dtype, without gradients.
+    """Copy one model's LoRA to a model with the same layers and no LoRA, in its dtype, without gradients.
 
     Raises:
-        ModelError: Matrices are of another shape, or of layers that the target lacks.
+        ModelError: Matrices have another shape, or belong to layers that the target lacks.
     """
     from peft import get_peft_model_state_dict
 

@@ -16,13 +16,13 @@ def token_budget_batches(lengths: Sequence[int], budget: int, least: int = 0) ->
     """Indices of texts, batch by batch, longest first.
 
     A batch of b texts whose longest has s tokens costs b * s padded tokens. It has as many texts as the budget allows
-    with at most a quarter of padding, and at least one. The longest texts come first, so that a lack of memory shows at
-    once.
+    with at most a quarter of padding, and at least one. The longest texts come first, so that a lack of memory shows
+    early.
 
     Args:
         lengths: Tokens of each text.
-        budget: Maximum of padded tokens in a batch.
-        least: Padded tokens up to which a batch is filled regardless of padding.
+        budget: Maximum number of padded tokens in a batch.
+        least: Number of padded tokens up to which a batch is filled regardless of padding.
 
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
@@ -45,7 +45,7 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
 
     Args:
         lengths: Tokens of each text.
-        budget: Maximum of tokens in a batch; a longer text is a batch of its own.
+        budget: Maximum number of tokens in a batch; a longer text forms its own batch.
 
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
@@ -62,7 +62,7 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
 
 
 WORTH = 10**13
-"""Minimum of weights times padded tokens for a part on an accelerator.
+"""Minimum product of weights and padded tokens for a part on an accelerator.
 
 A smaller part takes less time to compute than its kernels take to start: about 40 ms for XLM-R-base with LoRA and
 215 ms for Qwen3-Embedding-0.6B, on an NVIDIA H200 that computes 3e14 FLOP/s.

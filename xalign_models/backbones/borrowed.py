@@ -1,4 +1,4 @@
-"""Names of other packages that are private, or undocumented, each behind one function: nothing public does the same."""
+"""Private or undocumented names of other packages without a public equivalent, each behind one function."""
 
 from collections.abc import Iterable, Mapping
 from types import FunctionType, MethodType
@@ -16,19 +16,19 @@ def load_sentence_transformer(path: str, classes: Mapping[str, type], **options:
 
 
 def is_built_in(config: Any) -> bool:
-    """Whether transformers itself has the encoder of a configuration; the public registry only adds to it."""
+    """Whether transformers itself has the encoder of a configuration; its public registry can only be added to."""
     from transformers import AutoModel
 
     return type(config) in AutoModel._model_mapping
 
 
 def load_encoder_only(module: Any, config: Any, **options: Any) -> Any:
-    """The encoder of an encoder-decoder that a Transformer module loads alone; None for any other architecture."""
+    """The encoder of an encoder-decoder, which a Transformer module loads alone; None for other architectures."""
     return module._load_encoder_only_model(None, config, **options)
 
 
 def has_weights(kind: Any) -> bool:
-    """Whether a class of transformers' Auto classes loads models, and not configurations or tokenizers."""
+    """Whether one of transformers' Auto classes loads models rather than configurations or tokenizers."""
     return hasattr(kind, "_model_mapping")
 
 
@@ -38,7 +38,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def attention_of(model: Any) -> str:
-    """The name of a transformers model's attention, which ``set_attn_implementation`` only sets."""
+    """The name of a transformers model's attention; ``set_attn_implementation`` can only set it."""
     return str(model.config._attn_implementation)
 
 
@@ -48,7 +48,7 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def compile_calls(modules: Iterable[nn.Module], **options: Any) -> None:
-    """Compile calls of modules as ``Module.compile`` does, but apart from all other modules.
+    """Compile calls of modules as ``Module.compile`` does, but separately from all other modules.
 
     Torch compiles a code object eight times, and then runs it uncompiled without an error. The layers of all
     transformers models share one code object, so a process would soon compile no further model.
@@ -73,7 +73,7 @@ def missing_requirement(meta: Any) -> ImportError | None:
 
 
 def resolve_route(router: Any, side: str | None) -> str:
-    """The route that a Router takes for texts of a side; its public ``forward`` needs tokens first.
+    """The route that a Router uses for texts of a side; its public ``forward`` needs tokens first.
 
     Raises:
         ValueError: There is no such route.

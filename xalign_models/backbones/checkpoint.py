@@ -1,4 +1,4 @@
-"""Opens checkpoints whose files policy admits; any error that a checkpoint causes in a library becomes one line."""
+"""Opens checkpoints whose files policy admits, and turns any library error that a checkpoint causes into one line."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from xalign_models.backbones.transformer import LanguageTransformer
 
 _UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .ot .pb .pt .pth .tflite .xml".split())
-"""Weights in formats that are refused, ignored, or read from the directory itself, as graphs are."""
+"""Weights in formats that are refused, ignored or, like graphs, read from the directory itself."""
 
 
 def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any) -> Any:
-    """A checkpoint's transformers configuration, with fields changed; errors as in :func:`open_pretrained`."""
+    """A checkpoint's transformers configuration, with changed fields; errors as in :func:`open_pretrained`."""
     from transformers import AutoConfig
 
     return open_pretrained(AutoConfig, resolved, trust=trust, **changes)
 
 
 def is_decoder_only(config: Any) -> bool:
-    """Whether a checkpoint is a language model with causal attention, and neither an encoder nor an encoder-decoder."""
+    """Whether a checkpoint is a language model with causal attention, not an encoder or an encoder-decoder."""
     from transformers.models.auto import modeling_auto as auto
 
     kind = config.model_type
@@ -37,7 +37,7 @@ def is_decoder_only(config: Any) -> bool:
 
 
 def is_causal(config: Any) -> bool:
-    """Whether a decoder's configuration leaves it causal attention."""
+    """Whether a decoder's configuration keeps causal attention."""
     both = getattr(config, "use_bidirectional_attention", None)  # EmbeddingGemma's
     return both in (None, False) and getattr(config, "is_causal", None) is not False
 
@@ -46,7 +46,7 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 
     Raises:
-        ModelError: The checkpoint names code, or its weights are not the model's.
+        ModelError: The checkpoint names code, or its weights do not match the model.
         AssetError: It cannot be loaded.
     """
     from xalign_models.backbones import borrowed, weights
@@ -87,7 +87,7 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     """A sentence-transformers model, published or saved by xalign, without running code from its files.
 
     Raises:
-        ModelError: It has unknown modules, or code, or its weights are not the model's.
+        ModelError: It has unknown modules or code, or its weights do not match the model.
         AssetError: It cannot be loaded.
     """
     from xalign_models.backbones import borrowed, weights
@@ -106,9 +106,8 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
 def _placed(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
     """The path or hub id of a checked model, for libraries.
 
-    Libraries open files themselves. For a directory they get a temporary copy, made from the files as they were
-    checked. Code that the user trusts is imported from the directory itself. In the end the files must still be those
-    of the fingerprint.
+    Libraries open files themselves. For a directory, they get a temporary copy made from the checked files. Code that
+    the user trusts is imported from the directory itself. At the end, the files must still match the fingerprint.
     """
     model: AbstractContextManager[Any] = nullcontext(resolved.path_or_id)
     if resolved.source != "hub" and not trust:
@@ -127,7 +126,7 @@ def opened(model: str) -> Iterator[None]:
     """Turn any error of a loader into one line: anybody may have written the files.
 
     Raises:
-        AssetError: In place of errors of other libraries.
+        AssetError: In place of other libraries' errors.
     """
     try:
         with without_panic():
@@ -136,7 +135,7 @@ def opened(model: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = one_line(error)
-        # these say nothing that a user understands
+        # users cannot understand these messages
         if isinstance(error, ArithmeticError | AttributeError | LookupError | TypeError):
             reason += ". Perhaps its config.json, or another of its JSON files, is damaged: get the files again."
         raise AssetError(f"{model!r} cannot be loaded: {reason}") from error

@@ -1,4 +1,4 @@
-"""Compiles transformer layers with torch on a GPU: fewer kernel launches, and less traffic to the GPU's memory.
+"""Compiles transformer layers with torch on a GPU: fewer kernel launches and less memory traffic.
 
 All layers of one kind are compiled once, for packs of any size.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from xalign_models.errors import ModelError
 
 COMPILER = "inductor"
-"""Torch's name of the compiler."""
+"""Torch's name for the compiler."""
 
 
 def require(device: str) -> None:
@@ -19,13 +19,13 @@ def require(device: str) -> None:
         ModelError: The device is not a GPU with CUDA, or the compiler's package is missing.
     """
     if not device.startswith("cuda"):
-        raise ModelError(f"--backend compiled is for GPUs with CUDA, not for {device}; leave it out.")
+        raise ModelError(f"--backend compiled needs a GPU with CUDA, not {device}; leave it out.")
     if find_spec("triton") is None:
         raise ModelError("--backend compiled needs the package triton: pip install triton, or leave it out.")
 
 
 def compile_layers(model: Any) -> None:
-    """Mark the layers of a transformers model for compilation, which happens when each is first called.
+    """Mark the layers of a transformers model for compilation; each is compiled on its first call.
 
     Raises:
         ModelError: The device does not support it, the model's packs need several kernels per layer (a compiled graph

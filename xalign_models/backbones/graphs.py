@@ -80,10 +80,10 @@ class Graph(nn.Module):
         """The name of the output that has the token vectors."""
         inputs, outputs = self._graph.inputs, self._graph.outputs
         if not {*INPUTS[:2]} <= inputs.keys() <= {*INPUTS} or not {kind for kind, _ in inputs.values()} <= {*_WHOLE}:
-            raise ModelError(f"{self.name} takes {', '.join(inputs)}; {', '.join(INPUTS)} as integers were expected.")
+            raise ModelError(f"{self.name} has inputs {', '.join(inputs)}; expected {', '.join(INPUTS)} as integers.")
         name = next((name for name in OUTPUTS if name in outputs), "")
         if not name:
-            raise ModelError(f"{self.name} gives {', '.join(outputs)}; {' or '.join(OUTPUTS)} was expected.")
+            raise ModelError(f"{self.name} has outputs {', '.join(outputs)}; expected {' or '.join(OUTPUTS)}.")
         shapes = [*(shape for _, shape in inputs.values()), outputs[name][:2]]
         is_fixed = any(len(shape) != 2 or any(isinstance(size, int) for size in shape) for shape in shapes)
         if len(outputs[name]) != 3 or is_fixed:
@@ -133,8 +133,8 @@ def _files(directory: Path, name: str) -> list[Path]:
             raise ModelError(f"{graph} is a Git LFS pointer, not the file itself; run: git lfs pull.")
         if graph.suffix == ".xml":
             file.seek(0)
-            if not file.read(1 << 10).lstrip().startswith(b"<"):  # OpenVINO goes by the content
-                raise ModelError(f"{graph} is not XML, as OpenVINO's graphs are.")
+            if not file.read(1 << 10).lstrip().startswith(b"<"):  # OpenVINO looks at the content
+                raise ModelError(f"{graph} is not XML, the format of OpenVINO's graphs.")
             weights = {graph.with_suffix(".bin").name}
         else:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -142,12 +142,12 @@ def _files(directory: Path, name: str) -> list[Path]:
     for weight in weights:
         is_name = Path(weight).name == weight and "\0" not in weight and counts(weight)
         if not is_name or not (graph.parent / weight).is_file():
-            raise ModelError(f"{graph} has weights in {weight[:200]!r}; a file of weights beside it was expected.")
+            raise ModelError(f"{graph} has weights in {weight[:200]!r}; expected a file next to the graph.")
     return [graph, *(graph.parent / weight for weight in sorted(weights))]
 
 
 def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
-    """Names of the files that an ONNX model keeps tensors in; ``name`` is the model's own, for messages.
+    """Names of the files in which an ONNX model keeps tensors; ``name`` is the model's own, for messages.
 
     Raises:
         ModelError: The content is not protobuf.

@@ -1,4 +1,4 @@
-"""Inputs of a first module: texts, or texts with their language, which may have to be identified."""
+"""Inputs of a first module: texts, or texts with a language, which may need identification."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
 
     Returns:
         The texts, and their canonical codes; None for an unknown language, and an
-        :class:`~xalign_models.identification.Unidentified` for one to be found among those that a module knows.
+        :class:`~xalign_models.identification.Unidentified` for one to be identified among those that a module knows.
 
     Raises:
         LanguageError: A code is unknown.
-        DataError: A text contains half of a surrogate pair, which no tokenizer reads.
+        DataError: A text contains half of a surrogate pair, which no tokenizer can read.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
     require_whole(texts)
@@ -50,7 +50,7 @@ def require_texts(rows: Iterable[Any], first: int = 0) -> None:
 
 
 def require_whole(texts: Sequence[Any]) -> None:
-    """Refuse a text that no tokenizer reads.
+    """Refuse a text that no tokenizer can read.
 
     Raises:
         DataError: A text contains half of a surrogate pair.
@@ -64,10 +64,10 @@ def require_whole(texts: Sequence[Any]) -> None:
 
 
 def code_of(value: Any) -> str | None:
-    """A language code as it was given; None for a missing one, also as the nan or NA of a table.
+    """A language code as given; None for a missing one, including the nan or NA of a table.
 
     Raises:
-        LanguageError: The value is no text.
+        LanguageError: The value is not a text.
     """
     if value is None or isinstance(value, str):
         return value or None
@@ -77,17 +77,17 @@ def code_of(value: Any) -> str | None:
 
 
 def described(languages: Sequence[str | None], prompt: str | None) -> dict[str, Any]:
-    """The features of a batch that maps by language and prompt need: ``prompt`` and, if any is known, ``lang``."""
+    """The features that maps by language and prompt need: ``prompt`` and, if any language is known, ``lang``."""
     return {"prompt": prompt or "", **({"lang": list(languages)} if any(languages) else {})}
 
 
 def prompt_of(prompts: Mapping[str, str], language: str | None) -> str:
-    """The prompt of a text in a language, from prompts by canonical code.
+    """The prompt for a text in a language, from prompts by canonical code.
 
-    The default one serves any other language; without it, the English or the first one serves a doubtful language.
+    Other languages get the default prompt. Without one, a doubtful language gets the English or the first prompt.
 
     Raises:
-        LanguageError: The language is unknown or has no prompt, and there is no default one.
+        LanguageError: The language is unknown or has no prompt, and there is no default prompt.
     """
     if isinstance(language, Unidentified):
         found = identify([language.text], tuple(key for key in prompts if key != "default"))[0].language
@@ -118,7 +118,7 @@ def prompted(prompt: str, text: str) -> str:
 
 
 def with_side(side: str, prompt: str) -> str:
-    """A prompt that carries the side, ``query`` or ``document``, of its texts; ``""`` is no side."""
+    """A prompt that carries the side, ``query`` or ``document``, of its texts; ``""`` means no side."""
     return f"{_SIDE}{side}{_SIDE}{prompt}" if side else prompt
 
 

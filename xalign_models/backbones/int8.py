@@ -21,7 +21,7 @@ from xalign_models.errors import ModelError
 
 _MOST = 127
 _ZERO = 128
-"""Code of 0 among activations, which the kernel takes as 0 to 255."""
+"""Code of 0 among activations, which the kernel reads as 0 to 255."""
 _ROWS = 2_048
 """Number of rows that the layout of weights is optimised for; others work too."""
 
@@ -56,7 +56,7 @@ class Int8Linear(nn.Linear):
             whole = (weight / steps[:, None]).round().to(torch.int8)
             self._product = (_by_onednn if has_kernel() else _by_floats)(whole, steps)
         last = self._inputs.get("last")
-        if last is None or last[0] is not input:  # queries, keys and values have one input
+        if last is None or last[0] is not input:  # queries, keys and values share one input
             last = self._inputs["last"] = (input, *quantised(input.detach().flatten(0, -2)))
         _, codes, scales = last
         out = self._product(codes)[: len(scales)].mul_(scales)  # in place: memory is slower than arithmetic here
@@ -90,7 +90,7 @@ def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def has_kernel() -> bool:
-    """Whether torch sums 8-bit products exactly on this processor, which needs AVX512-VNNI or the like."""
+    """Whether torch sums 8-bit products exactly on this processor; it needs AVX512-VNNI or similar."""
     try:
         product = _by_onednn(torch.full((16, 64), _MOST, dtype=torch.int8), torch.ones(16))
         return torch.equal(product(torch.full((3, 64), 255, dtype=torch.uint8)), torch.full((3, 16), 64.0 * _MOST**2))
@@ -112,7 +112,7 @@ def _by_onednn(codes: Tensor, scales: Tensor) -> Product:
 
 
 def _by_floats(codes: Tensor, scales: Tensor) -> Product:
-    """The same products in float32, which is exact for sums of some thousand terms, but slow."""
+    """The same products in float32: slow, but exact for sums of some thousand terms."""
     floats = codes.float()
 
     def multiply(rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Opens a backbone: from its spec to its identity, its prompts and the modules that give raw vectors."""
+"""Opens a backbone: its identity, prompts and modules for raw vectors, from its spec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Backbone:
-    """A backbone whose source is known. Each of its facts is found when first needed, and once.
+    """A backbone with a known source. Each of its facts is computed once, when first needed.
 
     Raises:
         ModelError: A field of the spec does not apply to the source.
@@ -65,7 +65,7 @@ class Backbone:
         return self.source.fingerprint()
 
     def confirm(self) -> None:
-        """Refuse a source that is no longer that of the fingerprint; vectors are stored only after this check.
+        """Refuse a source that no longer matches the fingerprint; vectors are stored only after this check.
 
         Raises:
             ModelError: It has changed.
@@ -86,13 +86,13 @@ class Backbone:
         """New modules up to, not including, any normalisation: together they give the raw vector in float32.
 
         A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec sets a layer or
-        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer. They come
-        from the files that the fingerprint identifies.
+        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer. Modules
+        come from the files that the fingerprint identifies.
 
         Raises:
             AssetError: The checkpoint is unavailable.
             ModelError: It is not a text encoder, is aligned already, lacks the layer, was trained here with another
-                layer or pooling, or has changed meanwhile.
+                layer or pooling, or has changed since.
         """
         _ = self._identity  # before the weights are opened
         from xalign_models.backbones.router import first_modules
@@ -107,15 +107,15 @@ class Backbone:
 
 
 def open_backbone(spec: BackboneSpec | Backbone) -> Backbone:
-    """A new backbone, whose files may have changed since another one was opened; an open one is returned as it is."""
+    """A new backbone, whose files may have changed since an earlier opening; an open backbone is returned as is."""
     return spec if isinstance(spec, Backbone) else Backbone(spec)
 
 
 def shared_modules(spec: BackboneSpec | Backbone, device: str, fingerprint: str | None = None) -> tuple[nn.Module, ...]:
-    """:meth:`Backbone.modules`, shared by models of one backbone that run one after another.
+    """:meth:`Backbone.modules`, shared by consecutive models of one backbone.
 
     Raises:
-        ModelError: The backbone has another fingerprint than the given one, which another process found.
+        ModelError: The backbone's fingerprint differs from the given one, which another process found.
     """
     backbone = open_backbone(spec)
     if fingerprint not in {None, backbone.fingerprint}:
@@ -131,16 +131,16 @@ def shared_modules(spec: BackboneSpec | Backbone, device: str, fingerprint: str 
 
 
 _shared: dict[tuple[BackboneSpec, str, str], tuple[Backbone, tuple[nn.Module, ...]]] = {}
-"""The backbone that was loaded last and its modules."""
+"""The last loaded backbone and its modules."""
 
 
 def is_upcast(spec: BackboneSpec) -> bool:
-    """Whether half-precision weights are computed with in float32, as on a CPU that is slow at half precision."""
+    """Whether half-precision weights compute in float32, as on a CPU that is slow at half precision."""
     if spec.dtype is Dtype.FLOAT32 or pick_device() != "cpu":
         return False
     from xalign_models.linalg import onednn
 
-    consequence = "Weights keep their values and are computed with in float32. Models get another revision."
+    consequence = "Weights keep their values, and computation is in float32. Models get another revision."
     return onednn.is_slow(str(spec.dtype), consequence)
 
 
@@ -179,19 +179,19 @@ class Checkpoint(Source):
         self.resolved.confirm()
 
     def prompts(self) -> Mapping[str, str]:
-        """The prompts of the checkpoint's sentence-transformers configuration; ``default`` is the one it names so.
+        """The prompts of the checkpoint's sentence-transformers configuration, with its default one as ``default``.
 
         Raises:
-            ModelError: They are damaged.
+            ModelError: The prompts are damaged.
         """
         settings = self.resolved.files.settings("config_sentence_transformers.json")
         published, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
         if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
-            raise ModelError(f"{self.model}: its prompts are damaged; names and texts were expected.")
+            raise ModelError(f"{self.model}: its prompts are damaged; expected names and texts.")
         return named_prompts(published, default if isinstance(default, str) else None)
 
     def sides(self) -> frozenset[str]:
-        """The sides that a Router sends another way than texts without a side."""
+        """The sides that a Router sends along another route than texts without a side."""
         resolved = self.resolved
         if not (routers := policy.routers(resolved.files)):
             return frozenset()
@@ -202,7 +202,7 @@ class Checkpoint(Source):
             return sides_of(read_routes(resolved.files.directory, *router) for router in routers.items())
 
     def facts(self) -> Mapping[str, Any]:
-        """Facts on an asset, from the catalogue."""
+        """Facts about an asset, from the catalogue."""
         asset = next((asset for asset in assets.list_assets() if asset.name == self.model), None)
         if asset is None:
             return {}
@@ -226,9 +226,9 @@ class Checkpoint(Source):
             settings = files.settings("config_sentence_transformers.json")
             similarity, dim = settings.get("similarity_fn_name"), settings.get("truncate_dim")
             if as_published and similarity not in {None, "cosine"}:
-                logger.warning("%s is made for the similarity %s; xalign compares by cosine.", spec.model, similarity)
+                logger.warning("%s is meant for the similarity %s; xalign compares by cosine.", spec.model, similarity)
             if "universal_learner_name_or_path" in config:
-                raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")
+                raise ModelError(f"{spec.model} is a LUSIFER in its authors' format; write lusifer:{spec.model}.")
             if as_published and files.has("modules.json"):
                 modules = _published(spec, resolved, device)
                 if dim and spec.truncate_dim is None:
@@ -312,14 +312,14 @@ def _kind(config: Any) -> type[LanguageTransformer]:
 
 
 def _apply(spec: BackboneSpec, first: Any, resolved: ResolvedModel) -> None:
-    """Set the options of a spec in a first module, or refuse options for transformers where the module is another."""
+    """Set a spec's options in a first module; refuse options for transformers if the module is not one."""
     from xalign_models.backbones.packing import find_limit
     from xalign_models.backbones.transformer import LanguageTransformer
 
     if spec.graph and getattr(first, "graph", None) != spec.graph:
         raise ModelError(f"--backend {spec.backend} is for transformers; {spec.model} is not one.")
     chosen = {"precision": spec.precision is not Precision.NATIVE, "backend": spec.backend == COMPILED}
-    if not spec.llm:  # a LUSIFER keeps its type, and cuts its texts
+    if not spec.llm:  # a LUSIFER keeps its type and truncates its texts
         chosen |= {"max-tokens": spec.max_tokens is not None, "dtype": spec.dtype is not Dtype.FLOAT32}
     if not isinstance(first, LanguageTransformer) and any(chosen.values()):
         option = next(option for option, is_set in chosen.items() if is_set)
@@ -371,8 +371,8 @@ def named_prompts(
 ) -> dict[str, str]:
     """A model's prompts by name without empty ones, and its default one as ``default``.
 
-    sentence-transformers gives queries and documents an empty prompt where a model names none. This stays, in place of
-    the default one, if that is the prompt of another role, or if the empty prompt is among those ``fitted``.
+    sentence-transformers gives queries and documents an empty prompt if a model names none. The empty prompt stays, in
+    place of the default one, if that is the prompt of another role, or if ``fitted`` has the empty prompt.
     """
     chosen, roles = prompts.get(default or ""), {"query", "document", "passage"}
     kept = roles if chosen and (default in roles or "" in (fitted or ())) else ()
@@ -383,9 +383,9 @@ def named_prompts(
 def text_prompts(
     prompts: Mapping[str, str], sides: Collection[str] = (), names: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """The distinct prompts that a backbone's texts may have, the default one first, or those of some names.
+    """The distinct prompts that a backbone's texts may have, or the named ones; the default one comes first.
 
-    A prompt carries its side where the backbone encodes sides differently. Prompts by language count as one, since each
+    A prompt carries its side if the backbone encodes sides differently. Prompts by language count as one, because each
     language has one.
     """
     if prompt_languages(prompts) is not None:
@@ -397,10 +397,10 @@ def text_prompts(
 
 
 def prompt_in(prompts: Mapping[str, str], language: str, prompt: str | None = None) -> str:
-    """The prompt of a language's texts under the prompt of a role or, by default, of no task, as an alignment's text.
+    """The prompt of a language's texts under a role's prompt or, by default, without a task, as for fit text.
 
     Raises:
-        LanguageError: The prompts are by language, and none is in this language.
+        LanguageError: The prompts are by language, and this language has none.
     """
     languages = prompt_languages(prompts)
     if languages is not None and language not in languages:
@@ -419,6 +419,6 @@ def prompts_by_language(prompts: Mapping[str, str]) -> dict[str, str]:
 
 
 def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:
-    """The languages with a prompt of their own; None if a text's language does not matter or any language is served."""
+    """The languages with their own prompt; None if a text's language does not matter or every language is served."""
     codes = frozenset(prompts_by_language(prompts))
     return codes if codes and "default" not in prompts else None

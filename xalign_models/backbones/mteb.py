@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 CHUNK = 2_048
 """Texts per call of a wrapper."""
-BEHIND_AN_API = "a backbone behind an API, whose key its wrapper takes from the environment"
-OWN_CODE = "a backbone that runs code of its own, with --trust-remote-code"
+BEHIND_AN_API = "a backbone behind an API; its wrapper reads the key from the environment"
+OWN_CODE = "a backbone that runs its own code, with --trust-remote-code"
 FIT_TASK = "Tatoeba"
 """Text without a task, such as fit text, is encoded as mteb encodes the text of this task."""
 _GENERIC = {"mteb.models.sentence_transformer_wrapper", "mteb.models.instruct_wrapper"}
@@ -77,7 +77,7 @@ class MtebModel(Source):
         return meta
 
     def fingerprint(self) -> str:
-        """Identity of weights, arguments and mteb's version; for a model behind an API, of its name and revision."""
+        """Identity of weights, arguments and mteb's version, or of a name and revision behind an API."""
         weights = f"{self.meta.revision}" if is_api(self.meta) else self._resolved.fingerprint
         return digest("mteb", version("mteb"), self.mteb_name, self.meta.loader_kwargs, weights)
 
@@ -94,14 +94,14 @@ class MtebModel(Source):
         """A module that passes texts to mteb's wrapper.
 
         Raises:
-            ModelError: The model runs code of its own that the user does not trust.
+            ModelError: The model runs its own code, which the user does not trust.
             AssetError: It cannot be loaded.
         """
         from xalign_models.backbones.streamed import Streamed
 
         meta = self.meta
         if needs_trust(meta) and not spec.trust_remote_code:
-            raise ModelError(f"{self.model} runs code of its own; if you trust its author, add --trust-remote-code.")
+            raise ModelError(f"{self.model} runs its own code; if you trust its author, add --trust-remote-code.")
         if not is_api(meta):
             policy.check(self._resolved.files, trust=spec.trust_remote_code)
             if self._resolved.source != "hub":  # a mirror: mteb's loaders accept a path as a name
@@ -112,7 +112,7 @@ class MtebModel(Source):
         return (Streamed(self.model, partial(self._stream, wrapper), CHUNK),)
 
     def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
-        """Name of a task's context: everything except the text that mteb's wrapper may depend on."""
+        """Name of a task's context: everything besides the text that mteb's wrapper may depend on."""
         generic = getattr(self.meta.loader, "__module__", "") in _GENERIC
         parts = [task.name, task.type, str(getattr(kind, "value", kind or "")), *(() if generic else (split, subset))]
         name = "\n".join(["mteb", *parts])
@@ -148,7 +148,7 @@ class MtebModel(Source):
 
 
 def registry() -> dict[str, str]:
-    """Each model of mteb's registry -> the reason why it cannot be a backbone, or its requirement; opens nothing."""
+    """Each model of mteb's registry -> why it cannot be a backbone, or its requirement; opens nothing."""
     import mteb
 
     metas = [meta for meta in mteb.get_model_metas() if not str(meta.name).startswith("xalign/")]
@@ -157,27 +157,27 @@ def registry() -> dict[str, str]:
 
 
 def is_api(meta: ModelMeta) -> bool:
-    """Whether a model runs behind an API, whose key its wrapper takes from the environment."""
+    """Whether a model runs behind an API; its wrapper reads the key from the environment."""
     return "API" in meta.framework
 
 
 def needs_trust(meta: ModelMeta) -> bool:
-    """Whether mteb's entry lets the model run code of its own."""
+    """Whether mteb's entry lets the model run its own code."""
     arguments = [part for part in walk(meta.loader_kwargs) if isinstance(part, Mapping)]
     return any(part.get("trust_remote_code") for part in arguments)
 
 
 def why_not(meta: ModelMeta) -> str:
-    """Reason why a model of mteb's registry cannot be a backbone, worded for a kind of model; empty if it can."""
+    """Why a model of mteb's registry cannot be a backbone, worded for its kind of model; empty if it can."""
     kinds = {str(kind) for kind in meta.model_type}
     if "cross-encoder" in kinds:
         return "a cross-encoder scores pairs of texts and gives no vectors"
     if "late-interaction" in kinds:
-        return "late interaction gives many vectors for a text, an alignment maps one"
+        return "late interaction gives many vectors per text, but an alignment maps one"
     if "text" not in meta.modalities:
         return f"it reads no text, only {', '.join(sorted(meta.modalities))}"
     if "dense" not in kinds and "router" not in kinds:
-        return f"its vectors are {' and '.join(sorted(kinds))}, an alignment maps dense ones"
+        return f"its vectors are {' and '.join(sorted(kinds))}, but an alignment maps dense ones"
     if meta.loader is None:
         return "mteb has no way to load it"
     if error := missing_requirement(meta):

@@ -15,7 +15,7 @@ from transformers import AttentionInterface
 from xalign_models.backbones.borrowed import attention_of, efficient_attention, flash_attention
 
 ATTENTION = "xalign_packed"
-"""Name under which the attention is registered with transformers; it has no mask function, so that none is made."""
+"""Name under which the attention is registered with transformers; without a mask function, so no mask is built."""
 Kernel = Literal["flash", "efficient"]
 """Torch's kernel for packs: FlashAttention in half precision, memory-efficient attention in float32."""
 MIN_SHARED = 3
@@ -51,7 +51,7 @@ def attention(
     ``query`` is (1, heads, tokens, dim), ``key`` and ``value`` are (1, groups of heads, tokens, dim). The mask follows
     from ``cu_seq_lens_q`` and ``cu_seq_lens_k``, (texts + 1,) int32, the starts of each text's queries and keys.
     ``keys`` has the indices of each text's keys among the tokens, if they are not the text's own tokens. ``runs`` lists
-    texts of equal length, (texts, queries, keys), which attend together if no kernel takes the whole pack.
+    texts of equal length, (texts, queries, keys), which attend together if no kernel handles the whole pack.
 
     Returns:
         (1, tokens, heads, dim), and None in place of attention weights.
@@ -71,7 +71,7 @@ def attention(
         back = -1 if window is None else window - 1
         windows = {"window_size_left": back, "window_size_right": 0 if causal else back}
         return flash_attention(q, k, v, *lengths, 0.0, causal, False, scale=scaling, **windows)[None], None
-    if kernel == "efficient" and (causal or window is None):  # its windows reach back only
+    if kernel == "efficient" and (causal or window is None):  # its windows only reach back
         if (groups := q.shape[1] // k.shape[1]) > 1:
             k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
         batch, kind = (q[None], k[None], v[None], None), _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK
@@ -132,7 +132,7 @@ def pack(
     tails = [rows[0][:shared], *(row[shared:] for row in rows)] if shared else rows
     ids = np.concatenate(tails)
     places = [np.arange(first, first + n) for n in lengths]
-    if first and (ids == first - 1).any():  # a text names the padding token, which such models leave out of the count
+    if first and (ids == first - 1).any():  # a text has the padding token, which such models do not count
         reals = [row != first - 1 for row in rows]
         places = [np.cumsum(real) * real + first - 1 for real in reals]
     if shared:
@@ -233,7 +233,7 @@ def first_position(model: nn.Module) -> int:
 
 
 def find_limit(model: Any) -> int | None:
-    """The most tokens that a model's table of positions has room for; None without such a table."""
+    """The maximum number of tokens in a model's table of positions; None without such a table."""
     names = ("position_embeddings", "embed_positions", "wpe")
     tables = (getattr(module, name, None) for module in model.modules() for name in names)
     if not any(isinstance(table, nn.Embedding | Tensor) for table in tables):

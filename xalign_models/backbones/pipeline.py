@@ -1,4 +1,4 @@
-"""Turns texts into batches: tokenises them once, sorts and packs them, ahead of the device."""
+"""Turns texts into batches: tokenises them once, then sorts and packs them, ahead of the device."""
 
 import logging
 from collections import deque
@@ -30,14 +30,14 @@ FIRST_CHUNK = 1_024
 SLICE = 512
 """Texts per call of the tokenizer."""
 SAMPLE = 16
-"""Texts of a chunk that are tokenised both ways, to compare them."""
+"""Texts of a chunk that are tokenised both ways for comparison."""
 PROBE = "Ça coûte 12,50 €! ½ ﬁn 東京に行く नमस्ते ไทย مرحبا İstanbul e\u0301 😀\tx"
-"""A text whose tokens tell most tokenizers, and most versions of one, apart."""
+"""A text whose tokens distinguish most tokenizers, and most versions of a tokenizer."""
 _TAKE_PACKS = {
     *(published.Dense, published.Dropout, published.LayerNorm),
     *(published.Normalize, published.Pooling, published.WeightedLayerPooling),
 }
-"""Modules that treat each token, or each text, by itself; others say so by a true attribute ``takes_packs``."""
+"""Modules that treat each token or text separately; other such modules set the attribute ``takes_packs``."""
 AHEAD = 4
 """Batches that are prepared ahead of the device."""
 
@@ -53,7 +53,7 @@ class Batch:
         features: Input of the first module.
         real_tokens: Tokens of the texts.
         computed_tokens: Tokens that go through the model: padding counts, a shared prefix counts once.
-        full: Texts that have as many tokens as the model takes; longer ones were cut to this number.
+        full: Texts with the model's maximum number of tokens, including longer ones that were truncated.
     """
 
     rows: npt.NDArray[np.int64]
@@ -66,8 +66,8 @@ class Batch:
 def token_budget(first: Any, device: str) -> int:
     """Tokens of a batch: few on a CPU, to keep activations in its cache; on a GPU enough for 64 million activations.
 
-    A model of width 4,096 gets 16,384 tokens. A narrower one gets more, because its kernels are short and a batch must
-    take longer than their launches.
+    A model of width 4,096 gets 16,384 tokens. A narrower one gets more, because its kernels are short, and a batch must
+    take longer than its launches.
     """
     if device == "cpu":
         return 1_024
@@ -80,8 +80,8 @@ def batches(
 ) -> Iterator[Batch]:
     """Batches of all texts, the longest of each chunk first; packed if possible, and prepared ahead in a thread.
 
-    The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory. ``later`` modules take the
-    output of the first one; an unknown one might mix the texts of a pack, so that texts are padded.
+    The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory. ``later`` modules process the
+    first one's output; if one is unknown, it might mix the texts of a pack, so texts are padded.
     """
     apart = all(type(module) in _TAKE_PACKS or getattr(module, "takes_packs", False) for module in later)
     make = _packed if apart and can_pack(first) else _padded_rows if getattr(first, "graph", None) else _padded
@@ -125,7 +125,7 @@ def _full(first: Any, lengths: Sequence[int]) -> int:
 
 
 def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
-    """Padded batches from tokens that were computed once."""
+    """Padded batches, from tokens computed once."""
     rows, others = tokenise(first, texts, prompt)
     for group in token_budget_batches([len(row) for row in rows], budget):
         chosen = [torch.from_numpy(rows[i]) for i in group]
@@ -138,7 +138,7 @@ def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> 
 def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:
     """Token ids of each text, as the first module computes them, and features that are equal for all texts.
 
-    The tokenizer alone is faster than the module's ``preprocess``. It is used if both agree on a sample of the texts.
+    The tokenizer alone is faster than the module's ``preprocess``; it is used if both agree on a sample of the texts.
 
     A text without tokens, i.e. an empty one without special tokens, gets a padding token.
     """
@@ -152,7 +152,7 @@ def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.ND
 
 
 def tokenise_fast(first: Any, texts: Sequence[str], prompt: str) -> list[npt.NDArray[np.int64]]:
-    """Ids by the tokenizer alone, as its last call set it; empty if a prompt does more than precede texts."""
+    """Ids from the tokenizer alone, with its last settings; empty if a prompt does more than precede texts."""
     backend: Any = getattr(first.tokenizer, "backend_tokenizer", None)
     if SLOT in prompt or first.prompts or not hasattr(backend, "encode_batch_fast"):
         return []
@@ -197,7 +197,7 @@ def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int
 
 
 def can_pack(first: Any) -> bool:
-    """Whether texts can be packed for a module: it is a LanguageTransformer in which packed texts do not interact."""
+    """Whether texts can be packed for a module: a LanguageTransformer in which packed texts do not interact."""
     if not isinstance(first, LanguageTransformer):
         return False
     known = getattr(first, "_packs", None)

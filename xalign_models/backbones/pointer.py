@@ -1,4 +1,4 @@
-"""A reference to a backbone instead of its weights, as in PEFT: a saved model then holds its maps alone."""
+"""A reference to a backbone instead of its weights, as in PEFT: a saved model then contains only its maps."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ CONFIG = "xalign_base.json"
 
 
 class Pointer(InputModule):
-    """The modules of a backbone, saved as its spec and fingerprint alone.
+    """The modules of a backbone, saved only as its spec and fingerprint.
 
     Its import path is a file format: do not move it.
     """
@@ -37,7 +37,7 @@ class Pointer(InputModule):
         return getattr(self.inner[0], "tokenizer", None)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise by the first module."""
+        """Tokenise with the first module."""
         first: Any = self.inner[0]
         features: dict[str, Any] = first.preprocess(inputs, prompt=prompt, **kwargs)
         return {**features, **({"task": kwargs["task"]} if "task" in kwargs else {})}  # routes are chosen by it

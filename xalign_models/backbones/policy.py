@@ -1,8 +1,8 @@
 r"""Decides which files of a model directory may be loaded: weights, texts and settings, never code.
 
-Libraries import classes by names in configurations, such as ``modules.json`` and ``auto_map``. Therefore each one is
-parsed (an escape such as ``auto\u005fmap`` is the same key), and names that are not on a list here are refused before
-anything is loaded, unless the BackboneSpec sets ``trust_remote_code``.
+Libraries import classes named in configurations, such as ``modules.json`` and ``auto_map``. Therefore every
+configuration is parsed (an escape such as ``auto\u005fmap`` is the same key), and names that are not listed here are
+refused before anything is loaded, unless the BackboneSpec sets ``trust_remote_code``.
 """
 
 import math
@@ -38,7 +38,7 @@ _ADOPTED = {
     "Asym": "xalign_models.backbones.router:LanguageRouter",
     "StaticEmbedding": "xalign_models.backbones.static:LanguageStatic",
 }
-"""Our modules that replace those of sentence-transformers."""
+"""xalign's modules that replace sentence-transformers' own."""
 
 
 def _paths(name: str, module: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ MODULES: dict[str, str] = {
 }
 """Type in ``modules.json`` -> the class that is loaded for it, ``module:attribute``; plug-ins add theirs."""
 
-_ACTIVATIONS = [  # no set, as a model may name a list, which no set takes
+_ACTIVATIONS = [  # not a set, because a model may name a list, which is not hashable
     f"torch.nn.{package}{name}"
     for package in ("", "modules.activation.", "modules.linear.")
     for name in "ELU GELU Hardtanh Identity LeakyReLU Mish ReLU ReLU6 SELU SiLU Sigmoid Softplus Softsign Tanh".split()
@@ -87,9 +87,9 @@ _FLOATING = ("Aligned", ":Dense", ":LayerNorm", ":WeightedLayerPooling")
 _NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save", "target_parameters")
 _PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
 _MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
-"""Names of modules in an adapter: peft takes them for regular expressions, which might not end."""
+"""Names of modules in an adapter: peft uses them as regular expressions, which might never finish."""
 _PATTERNS = {"all-linear", r"(.*\.)?pooler\..*"}
-"""A word of peft, and the pattern in adapters that xalign trains."""
+"""A keyword of peft, and the pattern in adapters that xalign trains."""
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = [None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"]
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
@@ -100,15 +100,15 @@ _COUNTS = {
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
     re.compile(r"^(r|rank|rank_pattern)$"): 1_024,
 }
-"""Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
+"""Fields of a configuration that count parts of a model, and their limits: every part needs memory."""
 
 
 def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
-    """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
+    """Refuse a model that names code, has weights in formats other than safetensors, or has damaged files.
 
     Args:
-        directory: The model's directory, or its files; of a model on the hub, the configurations.
-        trust: Whether the user trusts the model's own code, which is not that of an adapter's base.
+        directory: The model's directory or files; for a model on the hub, the configurations.
+        trust: Whether the user trusts the model's own code; this does not cover an adapter's base.
         above: The directories of adapters that name this one as their base.
 
     Raises:
@@ -141,14 +141,14 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
 
 
 def module_classes(model: Inspected) -> dict[str, type]:
-    """The classes of the types in ``modules.json``; unknown types are left out."""
+    """The classes for the types in ``modules.json``; unknown types are left out."""
     types = {entry["type"] for entry in _all_modules(model)}
     classes = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
 def plugin_code(model: Inspected) -> list[str]:
-    """Digests of the code of those classes that come from plug-ins."""
+    """Code digests of the classes that come from plug-ins."""
     kinds = sorted({entry["type"] for entry in _all_modules(model)})
     return [code for kind in kinds if kind in plugins.MODULES and (code := plugins.code_digest(plugins.MODULES[kind]))]
 
@@ -159,7 +159,7 @@ def folders_of_maps(model: Inspected) -> list[str]:
 
 
 def folder_of_maps(files: Inspected) -> str | None:
-    """The folder of a saved model's alignment, which holds no other module; None if there is no such folder."""
+    """The folder of a saved model's alignment, without other modules; None if there is no such folder."""
     entries = _readable(files)
     folders = [PurePosixPath(entry["path"]) for entry in entries]
     for entry, folder in zip(entries, folders, strict=True):
@@ -170,7 +170,7 @@ def folder_of_maps(files: Inspected) -> str | None:
 
 
 def has_own_modules(directory: Inspected | Path) -> bool:
-    """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
+    """Whether a directory is a sentence-transformers model with modules of xalign, as written by ``save``."""
     types = [entry["type"] for entry in _readable(inspected(directory))]
     return any(kind in plugins.MODULES or kind in MODULE_TYPES for kind in types)
 
@@ -191,7 +191,7 @@ def _check_formats(model: Inspected, trust: bool) -> None:
 
 
 def _is_read(model: Inspected, name: PurePosixPath) -> bool:
-    """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it."""
+    """Whether a loader would open a pickle: it has the name of weights, and there are no safetensors next to it."""
     if name.suffix == ".bin" and name.name.startswith("openvino") and str(name.with_suffix(".xml")) in model.names:
         return False
     stem = re.split(r"[-.]", name.name.removeprefix("pytorch_"), maxsplit=1)[0]
@@ -202,7 +202,7 @@ def _is_read(model: Inspected, name: PurePosixPath) -> bool:
 
 
 def _check_code(settings: Any, label: str, where: str) -> None:
-    """Visit each part once, with what the keys above it allow: ``most`` of a number, and whether it is an attention."""
+    """Visit each part once, with limits from the keys above it: a number's ``most``, and whether it is an attention."""
     pending: list[tuple[str, Any, float, bool]] = [("", settings, math.inf, False)]
     while pending:
         name, part, most, attention = pending.pop()
@@ -259,13 +259,13 @@ def _check_transformer(settings: dict[str, Any], where: str) -> None:
     if longest is not None and (type(longest) is not int or not 1 < longest < 2**31):
         raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is not a number of at least 2 tokens.")
     if settings.get("tokenizer_name_or_path"):
-        raise ModelError(f"{where}: the tokenizer is outside of the directory; copy its files into it.")
+        raise ModelError(f"{where}: the tokenizer is outside the directory; copy its files into it.")
     if (graph := settings.get("graph")) is not None and not (isinstance(graph, str) and _is_below(graph)):
         raise ModelError(f"{where}: graph names a file outside of the directory ({str(graph)[:80]!r}).")
     modalities = settings.get("modality_config", {})
     for options in modalities.values() if isinstance(modalities, Mapping) else ("?",):
         if not isinstance(options, Mapping) or not _METHOD.fullmatch(str(options.get("method"))):
-            raise ModelError(f"{where}: modality_config names an unknown method of a model.")
+            raise ModelError(f"{where}: modality_config names an unknown model method.")
 
 
 def _modules(model: Inspected) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ def _all_modules(model: Inspected) -> Iterator[dict[str, str]]:
 
 
 def _types(model: Inspected, folder: str) -> dict[str, str]:
-    """The types of a Router's modules by name, from the file that sentence-transformers would read."""
+    """A Router's module types by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
         if settings := model.parsed.get((PurePosixPath(folder) / name).as_posix()):
             types = settings.get("types")
@@ -315,15 +315,15 @@ def routers(model: Inspected) -> dict[str, set[str]]:
 def _check_modules(model: Inspected, trust: bool) -> None:
     entries, label = _modules(model), model.label
     if not entries or len({entry["name"] for entry in entries}) < len(entries):
-        raise ModelError(f"{label}: modules.json has no module, or two of the same name.")
+        raise ModelError(f"{label}: modules.json has no module, or two with the same name.")
     for entry in _all_modules(model):
         kind, config = entry["type"], (PurePosixPath(entry["path"]) / "config.json").as_posix()
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
         if _ACROSS_TOKENS.fullmatch(kind):
             raise ModelError(
-                f"{label} has a CNN or an LSTM, which xalign does not use: a text's vector would depend on the texts "
-                "beside it. Choose another model."
+                f"{label} has a CNN or an LSTM, which xalign does not use: a text's vector would depend on other texts "
+                "in the batch. Choose another model."
             )
         known = kind in MODULES or kind in plugins.MODULES
         if not known and not trust:
@@ -380,7 +380,7 @@ def _base(model: Inspected) -> Inspected:
 
 def _code(label: str, reason: str) -> str:
     return (
-        f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add {_TRUST}, "
+        f"{label} has its own code: {reason}. xalign does not run it. If you trust its author, add {_TRUST}, "
         "which covers this model, not its adapters."
     )
 

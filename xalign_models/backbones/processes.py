@@ -23,11 +23,11 @@ from xalign_models.plugins import load_plugins, sources
 
 Encoded = list[tuple[Batch, npt.NDArray[np.float32]]]
 ROUNDS = 4
-"""Pieces of work per process: with several, no process waits long for the last one."""
+"""Pieces of work per process: with several, processes do not wait long for the last one."""
 
 
 class Processes(nn.Module):
-    """The only module of a backbone that runs in other processes; has no weights of its own.
+    """The only module of a backbone that runs in other processes; it has no weights.
 
     Args:
         load: Returns the modules on a device; must be picklable.
@@ -83,7 +83,7 @@ def _open(
 
 
 def _leave_with_parent() -> None:
-    """End this process with the one that started it, even if that was killed: it would keep its device busy."""
+    """End this process with its parent, even a killed one: otherwise it would keep its device busy."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -13,7 +13,7 @@ class PromptEOL(LanguageTransformer):
     """A decoder-only language model without its head.
 
     With a prompt such as ``This sentence : "[TEXT]" means in one word:"`` the last token is the prompt's closing quote,
-    and last-token pooling takes the state from which the model would predict the next word. An end-of-text token that
+    and last-token pooling uses the state from which the model would predict the next word. An end-of-text token that
     the tokenizer adds is masked. Without a prompt, the last token is the text's own, or the added end token.
 
     Vectors do not depend on the batch or on the padding side. In a pack, the prefix that all texts share (the template

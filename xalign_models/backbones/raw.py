@@ -1,4 +1,4 @@
-"""Raw vectors of texts: read from the store, or else encoded once, in batches without padding."""
+"""Raw vectors of texts: read from the store, else encoded once, in batches without padding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENOUGH = 5000
 FLUSH = 512
 """Vectors per write to the store; a killed process loses at most these and one batch."""
 _encoding = threading.RLock()
-"""Threads encode in turn, because the settings of a tokenizer belong to the process."""
+"""Threads encode in turn, because a tokenizer's settings are shared by the process."""
 
 
 def key(prompt: str, text: str) -> bytes:
@@ -50,11 +50,11 @@ class Counts:
 
     Attributes:
         requested: Requested texts.
-        encoded: Texts that went through the backbone.
+        encoded: Texts that the backbone encoded.
         batches: Batches of encoded texts.
         real_tokens: Tokens of encoded texts.
         computed_tokens: Tokens that went through the model: padding counts, a prefix shared by a batch counts once.
-        full: Encoded texts that have as many tokens as the model takes; longer ones were cut.
+        full: Encoded texts with the model's maximum number of tokens, including longer ones that were truncated.
         tokens: Digest of the tokens of a probe text, once the backbone is loaded.
         seconds: Time from the first batch to the last vector, including tokenisation and storage.
     """
@@ -76,10 +76,10 @@ class Counts:
 
 @contextmanager
 def _fitting(name: str, texts: Sequence[str]) -> Iterator[None]:
-    """Turn errors of a model's modules, which its files describe, into one line; not those of a device or its memory.
+    """Turn errors of a model's modules, which its files describe, into one line, except device and memory errors.
 
     Raises:
-        DataError: The tokenizer failed at a text with half of a surrogate pair.
+        DataError: The tokenizer failed on a text with half of a surrogate pair.
         ModelError: In place of any other such error.
     """
     try:
@@ -89,7 +89,7 @@ def _fitting(name: str, texts: Sequence[str]) -> Iterator[None]:
             raise
         require_whole(texts)
         raise ModelError(
-            f"{name} cannot encode: {one_line(error)}. Its files may be damaged or come from two models: get "
+            f"{name} cannot encode: {one_line(error)}. Its files may be damaged or mixed up: get "
             "them again, or choose another model."
         ) from error
 
@@ -99,11 +99,11 @@ class RawEncoder:
 
     Args:
         namespace: Fingerprint of the backbone: the store's namespace.
-        load: Returns the modules; called when the first text must be encoded, so not if the store has all vectors.
-        device: Device of the modules; several, with commas between, if the modules run on several.
+        load: Returns the modules; called for the first text to encode, so never if the store has all vectors.
+        device: Device of the modules; several, separated by commas, if the modules run on several.
         store: Store of vectors; None encodes every call's distinct texts again.
         token_budget: Tokens of a batch; by default :func:`~xalign_models.backbones.pipeline.token_budget`.
-        confirm: Raises a ModelError if the modules are no longer those of the namespace; called before vectors are
+        confirm: Raises a ModelError if the modules no longer match the namespace; called before vectors are
             stored and returned.
         name: Name of the model in messages.
     """
@@ -151,7 +151,7 @@ class RawEncoder:
 
         Args:
             texts: Any strings, including empty ones; long ones are truncated at the backbone's limit.
-            prompt: Prompt of all texts, or one for each; put before a text, or around it if it contains ``[TEXT]``.
+            prompt: Prompt of all texts, or one per text; goes before a text, or around it if it contains ``[TEXT]``.
             progress: Label of a progress bar, shown on a terminal after two seconds.
 
         Raises:
@@ -229,7 +229,7 @@ class RawEncoder:
             future.result()
         self.counts.seconds += perf_counter() - start
         label = progress or "texts"
-        if full and full == self.counts.full:  # the first of this model
+        if full and full == self.counts.full:  # the first ones of this model
             from xalign_models.backbones.router import of_route
 
             limit = getattr(of_route(self.modules, split_side(prompt)[0])[0], "max_seq_length", None)
@@ -291,12 +291,12 @@ class RawEncoder:
         except torch.OutOfMemoryError:
             if len(texts) == 1:
                 raise ModelError(
-                    f"{self.device} is out of memory at a single text; use --max-tokens, --dtype or --device cpu."
+                    f"{self.device} is out of memory for a single text; use --max-tokens, --dtype or --device cpu."
                 ) from None
         torch.cuda.empty_cache()
         if not self._halved:
             logger.warning(
-                "%s is out of memory at %d texts; batches are halved until they fit.", self.device, len(texts)
+                "%s is out of memory for %d texts; batches are halved until they fit.", self.device, len(texts)
             )
             self._halved = True
         halves = texts[: len(texts) // 2], texts[len(texts) // 2 :]

@@ -16,11 +16,11 @@ from xalign_models.specs import Vectors
 class Reduced(Module):
     """Truncates ``features["sentence_embedding"]``, then normalises or quantises it if requested.
 
-    Binary values are 1 and -1, so that the cosine of two vectors is one minus twice their share of differing bits, by
-    which an index of packed bits ranks. They are the bits of sentence-transformers' ``quantize_embeddings(...,
+    Binary values are 1 and -1, so the cosine of two vectors is one minus twice their share of differing bits, the
+    ranking of an index of packed bits. They equal the bits of sentence-transformers' ``quantize_embeddings(...,
     "ubinary")``.
 
-    int8 values, -128 to 127, are those of ``quantize_embeddings(..., "int8", ranges)`` for vectors of unit length.
+    int8 values, -128 to 127, equal those of ``quantize_embeddings(..., "int8", ranges)`` for vectors of unit length.
 
     Its import path is a file format: do not move it.
 
@@ -30,7 +30,7 @@ class Reduced(Module):
         ranges: Minimum and maximum of each dimension, (2, d), for ``int8``.
 
     Raises:
-        ModelError: ``int8`` has no ranges, or damaged ones.
+        ModelError: ``int8`` has no ranges or damaged ranges.
     """
 
     config_keys = ["truncate_dim", "vectors", "ranges"]
@@ -81,7 +81,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def ranges_of(parts: Iterable[npt.NDArray[np.float32]], truncate_dim: int | None) -> list[list[float]]:
-    """Minimum and maximum of each dimension, (2, d), over parts (n, d), truncated and brought to unit length."""
+    """Minimum and maximum of each dimension, (2, d), over parts (n, d), truncated and scaled to unit length."""
     ends = [torch.aminmax(unit(torch.from_numpy(part)[:, :truncate_dim]), dim=0) for part in parts]
     low, high = (torch.stack(side) for side in zip(*ends, strict=True))
     return [low.amin(dim=0).tolist(), high.amax(dim=0).tolist()]

@@ -1,6 +1,6 @@
 """Models that encode queries and documents differently: sentence-transformers' Router, formerly called Asym.
 
-The prompt carries the route, so that the store keeps the vectors of each route apart.
+The prompt carries the route, so the store keeps the vectors of each route separate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class LanguageRouter(Router):
     """sentence-transformers' Router, for inputs that carry their language.
 
     Its import path is a file format: do not move it. ``default_lang`` is the language of texts without one; ``auto``
-    identifies it. Further arguments are those of Router.
+    identifies it. Other arguments are Router's.
     """
 
     config_keys = [*Router.config_keys, "default_lang"]
@@ -35,7 +35,7 @@ class LanguageRouter(Router):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, task: str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Tokenise by the first module of the task's route; sets ``features["lang"]`` if an input names a language.
+        """Tokenise with the first module of the task's route; set ``features["lang"]`` if an input names a language.
 
         Raises:
             ModelError: The task has no route.
@@ -59,12 +59,12 @@ class _Unread(nn.Identity):
 
 
 def read_routes(model: Path, folder: str, types: Iterable[str]) -> Router:
-    """A saved Router, in a folder of a model's directory, without the weights of its modules of the given types."""
+    """A saved Router in a folder of a model's directory, without the weights of modules of the given types."""
     return LanguageRouter.load(str(model), subfolder=folder, module_classes=dict.fromkeys(types, _Unread))
 
 
 def route_of(router: Router, side: str | None) -> str:
-    """The route of texts of a side, ``query`` or ``document``, or of texts without a side.
+    """The route for texts of a side, ``query`` or ``document``, or for texts without a side.
 
     Raises:
         ModelError: There is no such route.
@@ -91,7 +91,7 @@ def _known(router: Router, side: str | None) -> str | None:
 
 
 def of_route(modules: Iterable[Any], side: str) -> list[Any]:
-    """The modules for texts of a side, ``""`` for no side; errors as in :func:`route_of`."""
+    """The modules for texts of a side; ``""`` means no side. Errors as in :func:`route_of`."""
     return [
         part
         for module in modules
@@ -107,6 +107,6 @@ def first_modules(modules: Sequence[Any]) -> list[Any]:
 
 
 def all_modules(modules: Iterable[Any]) -> list[Any]:
-    """The modules, each Router followed by the modules of its routes."""
+    """The modules, with each Router followed by the modules of its routes."""
     routes = ((module, *chain(*getattr(module, "sub_modules", {}).values())) for module in modules)
     return list(chain(*routes))

@@ -1,4 +1,4 @@
-"""Sources of a backbone's raw vectors: a checkpoint, or what the scheme of ``model`` names, such as ``openai:``.
+"""Sources of a backbone's raw vectors: a checkpoint, or the source named by a scheme such as ``openai:``.
 
 Plug-ins add sources: ``register.source("mine", "module:Class")``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """A provider of a backbone's vectors. Making one opens nothing: no file, no network.
+    """A provider of a backbone's vectors. Creating one opens no file and no connection.
 
     Args:
         model: The backbone's ``model``, scheme and colon included.
@@ -29,9 +29,9 @@ class Source(ABC):
     settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name", "truncate_dim", "vectors"})
     """Fields of a BackboneSpec that apply to the source."""
     normalises: bool = True
-    """Whether unaligned vectors are brought to unit length, as those of checkpoints are."""
+    """Whether unaligned vectors are scaled to unit length, as for checkpoints."""
     has_weights: bool = False
-    """Whether its modules hold weights, which can be saved and put on several devices."""
+    """Whether its modules have weights, which can be saved and put on several devices."""
     mteb_name: str | None = None
     """The mteb model whose metadata describes it."""
     context: Callable[[Any, Any, str, str], str] | None = None
@@ -43,7 +43,7 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        """The part that it contributes to names of models."""
+        """Its part in the names of models."""
         return self.model
 
     @abstractmethod
@@ -56,14 +56,14 @@ class Source(ABC):
 
     @abstractmethod
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The modules that give raw vectors; a first one with ``stream(texts, prompt)`` makes its own batches.
+        """The modules that give raw vectors; a first module with ``stream(texts, prompt)`` makes its own batches.
 
         Raises:
             ModelError: The source is unavailable.
         """
 
     def confirm(self, fingerprint: str) -> None:
-        """Refuse the source if it is no longer that of its fingerprint: after loading, and before vectors are stored.
+        """Refuse the source if it no longer matches its fingerprint: after loading, and before vectors are stored.
 
         Raises:
             ModelError: It has changed.
@@ -91,7 +91,7 @@ def find_source(model: str) -> Source | None:
     """The source that the scheme of a backbone's ``model`` names; None for a checkpoint.
 
     Raises:
-        ModelError: The text after the colon is malformed, or only a file names the source.
+        ModelError: The text after the colon is malformed, or the source is named only in a file.
     """
     scheme, colon, _ = model.partition(":")
     if not colon or scheme not in SOURCES:

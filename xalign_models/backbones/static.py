@@ -1,4 +1,4 @@
-"""Static models, which average vectors of tokens, for inputs that carry their language."""
+"""Static models, which average token vectors, for inputs that carry their language."""
 
 from collections.abc import Sequence
 from typing import Any, Self

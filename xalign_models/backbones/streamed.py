@@ -1,4 +1,4 @@
-"""A first module that gets its vectors from a server, a file or a wrapper of mteb."""
+"""A first module that gets its vectors from a server, a file or an mteb wrapper."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Streamed(InputModule):
         """Add prompts by language to texts, or to inputs ``{"text": ..., "lang": ...}``.
 
         Raises:
-            LanguageError: The prompts are by language, and an input has no language or one without a prompt.
+            LanguageError: The prompts are by language, and an input has no language or its language has no prompt.
         """
         texts, languages = split_inputs(inputs, kwargs.get("lang") or self.default_lang)
         if not prompt and self.prompts:
@@ -61,7 +61,7 @@ class Streamed(InputModule):
         return features
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Refuse to save, as there are no weights.
+        """Refuse to save, because there are no weights.
 
         Raises:
             ModelError: Always.

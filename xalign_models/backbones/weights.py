@@ -1,4 +1,4 @@
-"""Reads a checkpoint's weights, and checks by name, shape and type that they are those of the model."""
+"""Reads a checkpoint's weights, and checks by name, shape and type that they match the model."""
 
 import math
 import re
@@ -22,29 +22,29 @@ _HEADS = (
     "vocab_layer_norm", "vocab_projector", "vocab_transform",
 )  # fmt: skip
 _UNEXPECTED = re.compile(rf"{_BUFFERS}|(.*\.)?pooler\..*|(\w+\.)?({'|'.join(_HEADS)})\..*")
-"""Additional weights that it may have: heads, which an encoder does not use."""
+"""Additional weights that a checkpoint may have: heads, which an encoder does not use."""
 _LAYER = re.compile(r"\.(\d+)\.")
 _MOST_OF_A_BYTE = 4
-"""Limit of weights per byte of a checkpoint: packed 4-bit weights have two, and a checkpoint may lack a part."""
+"""Maximum number of weights per byte of a checkpoint: packed 4-bit weights have two, and a part may be missing."""
 _TYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
     "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
     "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
 }  # fmt: skip
-"""Types of safetensors -> those of torch."""
+"""Types of safetensors -> torch's types."""
 _FLOATING = {"F16", "BF16", "F32", "F64"}
 
 
 def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) -> None:
-    """Refuse a checkpoint that does not match its model; transformers would warn, and draw missing weights at random.
+    """Refuse a checkpoint that does not match its model; transformers would warn and draw missing weights at random.
 
     Args:
         info: transformers' loading info: ``missing_keys``, ``unexpected_keys``, ``mismatched_keys``, ``error_msgs``.
         model: Name of the checkpoint in messages.
-        layers: Number of layers that the model was cut to; weights of later layers are ignored.
+        layers: Number of layers that the model keeps; weights of later layers are ignored.
 
     Raises:
-        ModelError: The checkpoint lacks weights, has others, or has them in another shape.
+        ModelError: The checkpoint lacks weights, has extra ones, or has some in another shape.
     """
     missing = [name for name in info["missing_keys"] if not _MISSING.fullmatch(name)]
     unexpected = [name for name in info["unexpected_keys"] if not _UNEXPECTED.fullmatch(name)]
@@ -65,10 +65,10 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
 
 
 def state_dict(files: Inspected, folder: str = "") -> dict[str, torch.Tensor]:
-    """The tensors in the safetensors of a folder, without copying: they share the memory of the files as read.
+    """The tensors in the safetensors of a folder, not copied: they share the memory of the files as read.
 
     Raises:
-        ModelError: There are none, or a file is damaged or has a type that torch lacks.
+        ModelError: There are no tensors, or a file is damaged or has a type that torch lacks.
     """
     tensors: dict[str, torch.Tensor] = {}
     for name in _safetensors(files, folder):
@@ -100,13 +100,13 @@ def _beside(model: Inspected, folder: str) -> list[str]:
 
 
 def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
-    """Refuse a configuration of far more weights than the files hold, before memory is allocated for them.
+    """Refuse a configuration with far more weights than the files contain, before allocating memory for them.
 
     Returns:
-        The class of transformers for the encoder; None if its code is the checkpoint's own, or there are no weights.
+        The transformers class of the encoder; None if its code is the checkpoint's own, or there are no weights.
 
     Raises:
-        ModelError: The sizes are not those of the weights.
+        ModelError: The sizes do not match the weights.
     """
     from transformers import AutoModel
     from transformers.initialization import no_init_weights
@@ -126,7 +126,7 @@ def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
 
 
 def require_vocabulary(tokenizer: Any, model: str) -> None:
-    """Refuse a tokenizer that knows special tokens only, as transformers makes one if its files are missing.
+    """Refuse a tokenizer with only special tokens, which transformers makes if files are missing.
 
     Raises:
         ModelError: There is no tokenizer, or it has no vocabulary.

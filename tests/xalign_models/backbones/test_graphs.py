@@ -176,8 +176,8 @@ def test_a_made_graph_is_run(changed):
     ("change", "message"),
     [
         ({"inputs": ("input_ids", "attention_mask", "past_key_values.0.key")}, "past_key_values.0.key"),
-        ({"inputs": ("input_ids",)}, "were expected"),
-        ({"output": "logits"}, "gives logits"),
+        ({"inputs": ("input_ids",)}, "expected input_ids"),
+        ({"output": "logits"}, "has outputs logits"),
         ({"shape": (1, 16)}, "fixed shapes"),
         ({"width": 24}, "a different width"),
         ({"node": "Evil", "domain": "evil.ops"}, "Evil"),

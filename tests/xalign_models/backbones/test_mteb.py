@@ -146,7 +146,7 @@ def test_code_of_a_model_is_not_run(mirror, tiny_model, monkeypatch):
     (directory / "modeling.py").write_text("raise SystemExit")
     source = find_source(f"mteb:{MODELS[0]}")
     spec = find_spec(f"mteb:{MODELS[0]}").backbone
-    with pytest.raises(ModelError, match="brings code of its own"):
+    with pytest.raises(ModelError, match="has its own code"):
         source.modules(spec, "cpu")
     monkeypatch.setitem(mteb.get_model_meta(MODELS[0]).loader_kwargs, "trust_remote_code", True)
     monkeypatch.setattr(policy, "check", lambda *_, **__: None)
@@ -169,7 +169,7 @@ def test_every_model_of_the_registry_is_a_backbone_or_says_why(monkeypatch):
         "its wrapper needs",
         "it reads no text",
         "a cross-encoder scores pairs of texts and gives no vectors",
-        "late interaction gives many vectors for a text, an alignment maps one",
+        "late interaction gives many vectors per text, but an alignment maps one",
         "its vectors are sparse, an alignment maps dense ones",
         "its vectors are hybrid, an alignment maps dense ones",
         "mteb has no way to load it",

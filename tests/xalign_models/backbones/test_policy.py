@@ -372,7 +372,7 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
 
     (folder / "doubling.py").write_text(CUSTOM)
     module(folder, "doubling.Doubled", path="")
-    with pytest.raises(ModelError, match="brings code of its own"):
+    with pytest.raises(ModelError, match="has its own code"):
         load(str(folder), device="cpu")
     spec = find_spec(str(folder), trust_remote_code=str(folder))
     modules = open_backbone(spec.backbone).modules("cpu")
@@ -462,7 +462,7 @@ def test_every_way_to_open_a_base_is_checked(folder, workdir, opener):
         "config": lambda: open_config(resolved),
         "pipeline": lambda: open_directory(folder, "cpu"),
     }
-    with pytest.raises(ModelError, match="brings code of its own"):
+    with pytest.raises(ModelError, match="has its own code"):
         ways[opener]()
     assert not (workdir / MARK).exists()
 

@@ -291,7 +291,7 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
         "cpu is out of memory at 16 texts; batches are halved until they fit."
     ]
     monkeypatch.setattr(raw, "launch", lambda features: (_ for _ in ()).throw(torch.OutOfMemoryError()))
-    with pytest.raises(ModelError, match="out of memory at a single text"):
+    with pytest.raises(ModelError, match="out of memory for a single text"):
         raw.encode(["x"], ENGLISH)
 
 

@@ -1,4 +1,4 @@
-"""HTTP requests to a server, with retries, limits on time and size, and a key that no message shows."""
+"""HTTP requests to a server, with retries, limits on time and size, and a key that never appears in messages."""
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -81,10 +81,10 @@ class Client:
             raise ModelError(self._line(request, error)) from None
 
     def _bound(self, response: httpx2.Response) -> None:
-        """Limit the body of a response in bytes and in seconds, and tell the first time that requests are repeated."""
+        """Limit the body of a response in bytes and seconds, and log the first time that requests are repeated."""
         if not self._told and (response.status_code in {408, 409, 429} or response.status_code >= 500):
             self._told = True
-            told = "%s: the server answered HTTP %d. Such requests are sent again up to %d times, after a pause."
+            told = "%s: the server answered HTTP %d. xalign pauses and sends such requests again, up to %d times."
             logger.warning(told, self._label, response.status_code, RETRIES)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise _TooLargeError("the answer is compressed although the request excluded compression")
@@ -94,7 +94,7 @@ class Client:
         if isinstance(error, APIStatusError):
             reason = f"HTTP {error.status_code}: {error.response.text[:300]}"
             if following := error.response.next_request:
-                place = following.url.copy_with(userinfo=b"", query=None, fragment=None)  # they may hold secrets
+                place = following.url.copy_with(userinfo=b"", query=None, fragment=None)  # they may contain secrets
                 route = error.request.url.path.removeprefix(self._client.base_url.path)
                 base = str(place).removesuffix(route).rstrip("/")
                 reason = f"HTTP {error.status_code}: the server redirects to {base}. Give that address"

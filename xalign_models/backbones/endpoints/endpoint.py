@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 65_536
 PROBE_TOKENS = max(map(estimated_tokens, probe.TEXTS))
-"""Estimated tokens of the text of the probe that each request ends with."""
+"""Estimated tokens of the probe text at the end of each request."""
 
 
 class Answer(NamedTuple):
@@ -92,7 +92,7 @@ class Endpoint(Source):
         return f"{self.model} {self.probe.digest}"
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The one module, which sends texts and receives vectors."""
+        """A single module, which sends texts and receives vectors."""
         return (Streamed(self.model, self.stream, flush=1),)  # stores each answer: it was paid for
 
     def facts(self) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ class Endpoint(Source):
             request: Name of the request in error messages.
 
         Raises:
-            ModelError: The server does not answer, or not with one vector for each text.
+            ModelError: The server does not answer with one vector for each text.
         """
 
     @cached_property
@@ -139,12 +139,12 @@ class Endpoint(Source):
         """Vectors (n, d) of the texts of one request, and the server's token count.
 
         Raises:
-            ModelError: The server does not answer, or not with n finite vectors of the model's dimension; or its model
-                has changed.
+            ModelError: The server does not answer with n finite vectors of the model's dimension, or its model has
+                changed.
         """
         first, number = self.probe, next(self._turns)
         asked = [*texts, probe.TEXTS[number]]
-        size = len(asked) if len(asked) <= self.most_texts else len(texts)  # a server may take one text at a time
+        size = len(asked) if len(asked) <= self.most_texts else len(texts)  # a server may accept one text at a time
         answers = [self.ask(part, request) for part in (asked[:size], asked[size:]) if part]
         rows = [row for answer in answers for row in answer.vectors]
         vectors = self._checked(rows, request, first.dimension)
@@ -206,7 +206,7 @@ class Endpoint(Source):
         yield np.arange(start, len(tokens))
 
     def _checked(self, rows: list[Any], request: str, dimension: int = 0) -> npt.NDArray[np.float32]:
-        """The server's rows as an array (n, d), after a check of each; d is the first one's if ``dimension`` is 0."""
+        """The server's checked rows as an array (n, d); if ``dimension`` is 0, d is the first row's."""
         vectors: list[npt.NDArray[np.float32]] = []
         for position, row in enumerate(rows, start=1):
             answer = f"{self.model}: {request} failed: the answer to its text {position} has"

@@ -1,6 +1,6 @@
-"""Identity of a served model: its vectors of a few fixed texts, which reveal a change behind an unchanged name.
+"""Identity of a served model: its vectors of a few fixed texts reveal a change behind an unchanged name.
 
-The first answers are kept in the cache; later ones may differ from them in the last digits only.
+The first answers are kept in the cache; later ones may differ from them only in the last digits.
 """
 
 import datetime
@@ -26,7 +26,7 @@ TEXTS = (
     "42",
 )
 TOLERANCE = 0.02
-"""Maximum relative difference of an answer from the first one, ``|a - b| / |a|``; a cosine of 0.9998."""
+"""Maximum relative difference between an answer and the first one, ``|a - b| / |a|``; a cosine of 0.9998."""
 _DIGITS = 8
 """Number of leading components of each vector in the digest."""
 
@@ -56,9 +56,9 @@ class Probe:
 
     @cached_property
     def digest(self) -> str:
-        """Sha256 (hex) of the first answers, which noise in the last digits does not change.
+        """Sha256 (hex) of the first answers, unaffected by noise in the last digits.
 
-        It covers components over their root mean square, to one decimal.
+        It covers components divided by their root mean square, to one decimal.
         """
         norms = np.linalg.norm(self.first, axis=1, keepdims=True)
         leading = np.round(self.first / norms * np.sqrt(self.dimension), 1)[:, :_DIGITS] + 0.0
@@ -69,7 +69,7 @@ class Probe:
         """Compare later answers with the first ones.
 
         Args:
-            texts: The answered ones of :data:`TEXTS`.
+            texts: The answered part of :data:`TEXTS`.
             vectors: The answers, (n, d), finite.
             served: The server's name for the model; empty if it gives none.
 
@@ -83,7 +83,7 @@ class Probe:
         elif first.shape != vectors.shape:
             change = f"its vectors had {first.shape[1]} dimensions and have {vectors.shape[1]}"
         elif (differ := (np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max()) > TOLERANCE:
-            change = f"its answers to the probe differ by {differ:.2f}, {TOLERANCE} is allowed"
+            change = f"its answers to the probe differ by {differ:.2f}, more than the allowed {TOLERANCE}"
         if change:
             raise ModelError(
                 f"{self.label} has changed since {self.date}: {change}. Stored vectors and results belong to the "
@@ -92,7 +92,7 @@ class Probe:
 
 
 def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> Probe:
-    """Compare answers with the first ones, or keep them as the first ones.
+    """Compare answers with the first ones, or store them as the first ones.
 
     Args:
         label: The endpoint and the model.
@@ -108,7 +108,7 @@ def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> 
         kept = {"endpoint": label, "date": first.date, "model": served, "vectors": vectors.tolist()}
         try:
             atomic_write_text(path, json.dumps(kept) + "\n")
-        except OSError as error:  # without the file a change would go unnoticed
+        except OSError as error:  # without the file, a change would go unnoticed
             raise ModelError(f"{label}: its probe cannot be written to {path.parent} ({error.strerror}).") from None
     first.check(slice(None), vectors, served)
     return first

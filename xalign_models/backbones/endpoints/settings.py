@@ -1,4 +1,4 @@
-"""Settings of endpoints from environment variables: keys, timeout, concurrency, prices. Keys have no other source."""
+"""Settings of endpoints from environment variables: keys, timeout, concurrency, prices. Keys come only from there."""
 
 from __future__ import annotations
 
@@ -53,18 +53,17 @@ class Settings:
 
 
 def most_tokens(budget: str, price: float | None) -> float | None:
-    """Number of tokens in a budget: ``2000000`` and ``2M`` are tokens, ``5usd`` is dollars; None for an empty text.
+    """Number of tokens in a budget: ``2000000`` and ``2M`` are tokens, ``5usd`` is dollars; None if empty.
 
     Raises:
-        ModelError: The budget has another form, or is in dollars and there is no price.
+        ModelError: The budget has another form, or it is in dollars and there is no price.
     """
     if not budget:
         return None
     amount = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|k|m|b|usd)", budget.strip().lower())
     if amount is None:
         raise ModelError(
-            f"--budget or ${BUDGET} {budget}: give a number of tokens, such as 2000000 or 2M, or of dollars, such as "
-            "5usd."
+            f"--budget or ${BUDGET} {budget}: give a number of tokens, such as 2000000 or 2M, or dollars, such as 5usd."
         )
     if amount[2] != "usd":
         return float(amount[1]) * _UNITS[amount[2]]
@@ -90,7 +89,7 @@ def key_for(url: str) -> str | None:
 
 
 def is_openai(url: str) -> bool:
-    """Whether OpenAI itself is the server, over an encrypted connection."""
+    """Whether the server is OpenAI's own, over an encrypted connection."""
     return url.startswith("https://") and f".{urlsplit(url).hostname}".endswith(".openai.com")
 
 
@@ -98,7 +97,7 @@ def checked_url(url: str) -> str:
     """A server's address without its final slash.
 
     Raises:
-        ModelError: It is not a URL, or contains a user, a password or a query. The message does not show them.
+        ModelError: The address is not a URL, or contains a user, password or query, which the message does not show.
     """
     try:
         parts = urlsplit(url)
@@ -116,7 +115,7 @@ def checked_url(url: str) -> str:
 
 
 def _number(variable: str, flag: str = "") -> float | None:
-    """The number in a variable, which ``flag`` sets; None if it is unset."""
+    """The number in a variable that ``flag`` sets; None if it is unset."""
     value = os.environ.get(variable)
     if not value:
         return None
@@ -145,10 +144,10 @@ class Meter:
     """Token counts over all requests of a process.
 
     Attributes:
-        spent: Tokens of answered requests, by the server's count or, if it gives none, by estimate.
+        spent: Tokens of answered requests, as counted by the server or, without a count, as estimated.
         estimated: Estimated tokens of the same requests.
         texts: Number of answered texts.
-        seconds: Time of the answers, from the first request to the last vector of each call.
+        seconds: Time for answers, from the first request to the last vector of each call.
     """
 
     spent: float = 0.0
@@ -196,7 +195,7 @@ class Meter:
                 self.texts += texts
 
     def announce(self, label: str, tokens: int, texts: int, settings: Settings) -> None:
-        """Log an estimate of a call if it has many texts or costs money."""
+        """Log an estimate for a call that has many texts or costs money."""
         if texts < WORTH_A_LINE and settings.price is None and settings.most_tokens is None:
             return
         time = f", about {_duration(texts * self.seconds / self.texts)}" if self.texts and self.seconds else ""

@@ -1,4 +1,4 @@
-"""text-embeddings-inference by its own API, which truncates long texts and names the model that it serves."""
+"""text-embeddings-inference with its own API, which truncates long texts and names the served model."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,7 +14,7 @@ class TEIEndpoint(Endpoint):
 
     @cached_property
     def most_texts(self) -> int:  # type: ignore[override]
-        """The server's limit on texts per request; 32, TEI's default, if the server does not tell.
+        """The server's limit on texts per request; 32, TEI's default, if the server does not state it.
 
         Raises:
             ModelError: The server has another model.
@@ -29,7 +29,7 @@ class TEIEndpoint(Endpoint):
         return most if type(most) is int and 0 < most <= 4096 else 32
 
     def ask(self, texts: Sequence[str], request: str) -> Answer:
-        """Vectors in the order of the texts; TEI counts no tokens in its answers."""
+        """Vectors in the order of the texts; TEI's answers have no token counts."""
         _ = self.most_texts  # checks the model's name
         body = {"inputs": list(texts), "truncate": True, "normalize": False}
         answer = self.client.post("/embed", body, request)

@@ -160,7 +160,7 @@ def test_what_passes_is_tried_again_and_what_is_disordered_is_ordered(server, ti
     assert np.abs(raw.encode(TEXTS) - tiny_encode(TEXTS)).max() < 1e-5
     assert not server.faults
     code = request.node.callspec.id.partition(" ")[0]
-    told = [message for message in caplog.messages if "are sent again up to 8 times" in message]
+    told = [message for message in caplog.messages if "sends such requests again, up to 8 times" in message]
     assert len(told) == code.isdigit() and all(f"HTTP {code}." in message for message in told)
 
 
