@@ -1,1 +1,1 @@
-"""Recommends an alignment for a backbone by held-out text, and says what it costs."""
+"""Recommends an alignment for a backbone by held-out text, and states its costs."""

@@ -17,16 +17,16 @@ from xalign_models.ranking.ranks import normalise
 
 FOLDS = 5
 Keys = npt.NDArray[np.uint32]
-"""(n,) a number for each row, equal for rows of equal sentences."""
+"""(n,) a number for each row, equal for equal sentences."""
 Rows = Mapping[str, Sequence[AnyFloats]]
 """Language to raw vectors (n, d), its own and, with translations, the pivot's."""
 Roles = Sequence[Rows]
-"""Vectors of the same rows as queries and, if the backbone has another prompt for them, as documents."""
+"""Vectors of the same rows as queries and, if the backbone has another prompt for documents, as documents."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with its parameters; no method is the plain backbone."""
+    """A method with its parameters; no method means the plain backbone."""
 
     method: str = ""
     params: tuple[tuple[str, Any], ...] = ()
@@ -72,7 +72,7 @@ def sentence_keys(rows: AnyFloats, seed: int) -> Keys:
 
 @dataclass(frozen=True)
 class Trial:
-    """Vectors to fit on and to judge on by role, with masks of the rows, and the sentence of each row to judge on."""
+    """Vectors to fit on and to judge on by role, with masks of the rows, and the sentence of each judged row."""
 
     fit: Roles
     judge: Roles
@@ -81,7 +81,7 @@ class Trial:
     judged: Mapping[str, npt.NDArray[np.bool_]]
 
     def moved(self, candidate: Candidate, pivot: str | None) -> list[dict[str, list[Float32]]]:
-        """By role, all rows of the text to judge on under a candidate that is fitted on other rows, at unit length.
+        """By role, all rows of the judged text under a candidate fitted on other rows, at unit length.
 
         Raises:
             AlignmentError: The candidate cannot be fitted.

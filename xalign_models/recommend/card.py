@@ -14,14 +14,14 @@ class CardRow:
         kind: Kind of use: retrieval, similarity or classification.
         judge: Labelled task, or the proxy on held-out translations.
         score: Score across languages, the mean over them.
-        gain: Its change.
+        gain: Change of the score.
         interval: 95% interval of the change, over sentences.
         worst: Language with the least gain.
         worst_gain: Change in that language.
         worst_interval: Its interval.
         price: Change within each language, the mean; None if the judge has no such part.
         price_interval: Its interval.
-        losses: Languages that are significantly worse across languages, with Holm's correction.
+        losses: Languages with significantly worse scores across languages, with Holm's correction.
     """
 
     kind: str

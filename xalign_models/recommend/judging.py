@@ -1,9 +1,9 @@
 """Judges candidates on held-out text: paired tests by kind of use, vetoes, and the reason for the choice.
 
 Text with translations shows which candidate retrieves best, and what it costs in each language, by kind; see
-:mod:`~xalign_models.recommend.proxies`. Text without them shows whether the languages are separated:
-how many of a sentence's nearest neighbours are of its own language. Centring is judged by that. This measure does not
-rank methods: removing many directions, or whitening, mixes languages more than centring but retrieves worse.
+:mod:`~xalign_models.recommend.proxies`. Text without translations shows only whether languages are separated: how many
+of a sentence's nearest neighbours have its language. This measure judges centring, but it does not rank methods:
+removing many directions, or whitening, mixes languages more than centring but retrieves worse.
 """
 
 import warnings
@@ -26,18 +26,18 @@ LEVEL = 0.05
 LEAST_P = 1e-99
 """Smaller p values are printed as less than this."""
 LEAST = 30
-"""Minimum number of rows of a language; fewer in a fold tell nothing."""
+"""Minimum number of rows of a language; with fewer, a fold shows nothing."""
 NEIGHBOURS = 10
-"""Number of a sentence's nearest neighbours whose languages are counted, without translations."""
+"""Number of a sentence's nearest neighbours whose languages are counted if there are no translations."""
 VETOES = (RETRIEVAL, SIMILARITY)
-"""Kinds of use whose losses exclude a candidate; those of another kind do so if the model is meant for it."""
+"""Kinds of use whose losses exclude a candidate; other kinds exclude it only if the model is meant for them."""
 
 PairedVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A labelled task that judges a kind of use in the place of its proxy.
+    """A labelled task that judges a kind of use in place of its proxy.
 
     Attributes:
         kind: The kind.
@@ -59,10 +59,10 @@ class CandidateResult:
         score: The recommendation's measure, the mean over languages.
         precision_at_1: P@1 in both directions, the mean over languages; None without translations.
         gain: Gain in score over the plain backbone.
-        p_gain: One-sided sign-flip test over sentences that it is no better than the plain backbone.
+        p_gain: p value of a one-sided sign-flip test over sentences that it is no better than the plain backbone.
         worst: The language with the least gain.
         worst_gain: Gain in that language.
-        losses: Languages in which the candidate is significantly worse, with the kind of use unless it is retrieval.
+        losses: Languages in which the candidate is significantly worse, with the kind of use if it is not retrieval.
         card: Gains and prices by kind of use; empty without translations.
         error: Reason why it could not be fitted, else empty.
     """
@@ -84,9 +84,9 @@ class Recommendation:
     """A recommended alignment, with the reason.
 
     Attributes:
-        chosen: The candidate with the best score of those that are significantly better than the plain backbone and
-            nowhere significantly worse; or the first that was tried of those whose mean score is not significantly
-            below the best, so that chance does not decide. :data:`PLAIN` if there is none.
+        chosen: Among candidates that are significantly better than the plain backbone and nowhere significantly worse,
+            the one with the best score, or the first tried whose mean score is not significantly below the best, so
+            that chance does not decide. :data:`PLAIN` if there is none.
         verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
         reason: The reason in a sentence.
         measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
@@ -116,11 +116,11 @@ def recommend(
     use: str = RETRIEVAL,
     labelled: Sequence[Labelled] = (),
 ) -> Recommendation:
-    """Judge candidates on held-out rows and choose the best that is not worse than the plain backbone in any language.
+    """Judge candidates on held-out rows, and choose the best that is not worse than the plain backbone in any language.
 
-    The rows are a fold's each time, ranked among all rows, or all of another text. A sentence and its repetitions are
-    in one fold. If languages share the pivot's rows, each is also ranked against the next one, as maps onto a pivot may
-    harm pairs without the pivot.
+    The rows are those of one fold at a time, ranked among all rows, or all rows of another text. A sentence and its
+    repetitions are in one fold. If languages share the pivot's rows, each is also ranked against the next one, because
+    maps onto a pivot may harm pairs without the pivot.
 
     Args:
         data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each, as queries.
@@ -128,9 +128,9 @@ def recommend(
         tried: The candidates; by default :func:`candidates`.
         seed: Seed of the folds.
         judge: Text of another kind to judge on, in languages of ``data``. Its sentences are not fitted on.
-        documents: ``data`` under the prompt of documents, if it is another one.
-        judge_documents: ``judge`` under the prompt of documents, if it is another one.
-        use: Kind of use whose losses exclude a candidate, besides those of retrieval and similarity.
+        documents: ``data`` under the prompt of documents, if it differs.
+        judge_documents: ``judge`` under the prompt of documents, if it differs.
+        use: Kind of use whose losses exclude a candidate, besides retrieval and similarity.
         labelled: Tasks that judge in place of the proxies of their kind, once a candidate passes the other tests.
 
     Raises:
@@ -178,7 +178,7 @@ def recommend(
 
 
 def recommend_labelled(judge: Labelled, tried: Sequence[Candidate]) -> Recommendation:
-    """Choose among candidates by a labelled task alone, as for text without translations.
+    """Choose among candidates by a labelled task only, as for text without translations.
 
     The choice follows the rules of :func:`recommend`.
 
@@ -209,7 +209,7 @@ def _judged(
     for candidate in tried:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # candidates that need more pairs than there are show here
+                warnings.simplefilter("ignore")  # candidates that need more pairs than there are warn here
                 verdict, scored[candidate] = judge(candidate)
         except AlignmentError as error:
             verdict = CandidateResult(candidate, error=str(error))
@@ -225,14 +225,14 @@ def _usable(verdicts: Sequence[CandidateResult]) -> list[CandidateResult]:
 def _simplest(
     usable: Sequence[CandidateResult], scored: Mapping[Candidate, Scored], tried: Sequence[Candidate]
 ) -> CandidateResult:
-    """The first that was tried of those whose score is not significantly below that of the first one, the best."""
+    """The first tried candidate whose score is not significantly below the best, which comes first here."""
     best = scored[usable[0].candidate]
     equal = [verdict for verdict in usable if loss_p(scored[verdict.candidate], best) >= LEVEL]
     return min(equal, key=lambda verdict: tried.index(verdict.candidate))
 
 
 def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
-    """Decide by raw vectors (n, d) of each language, without translations, whether to centre a backbone.
+    """Decide from raw vectors (n, d) of each language, without translations, whether to centre a backbone.
 
     Raises:
         DataError: There is only one language, or one has fewer than 30 rows.
@@ -281,7 +281,7 @@ def _chance(verdict: CandidateResult) -> str:
 
 
 def _judgement(candidate: Candidate, by_kind: ByKind, plain: ByKind, vetoes: set[str]) -> CandidateResult:
-    """The verdict by retrieval, with the card of all kinds, whose losses exclude the candidate if they are vetoes."""
+    """The verdict by retrieval, with the card of all kinds; losses in vetoed kinds exclude the candidate."""
     verdict = _verdict(candidate, by_kind[RETRIEVAL, False], plain[RETRIEVAL, False])
     scores = by_kind[RETRIEVAL, False].values()
     hits = float(np.mean([(ranks == 1).mean() for _, ranks in scores]))
@@ -327,7 +327,7 @@ def _losses(gains: Scored) -> tuple[str, ...]:
 def _interval(gains: Scored) -> tuple[float, tuple[float, float]]:
     """The mean over languages of their mean gains, and its 95% interval over sentences.
 
-    A sentence's rows, in any language, are one observation; the interval does not speak of other languages.
+    A sentence's rows, in any language, are one observation; the interval does not cover other languages.
     """
     means = [float(rows.mean()) for _, rows in gains.values()]
     shares = [(rows - rows.mean()) / len(rows) / len(gains) for _, rows in gains.values()]
@@ -352,7 +352,7 @@ def loss_p(scored: Scored, best: Scored) -> float:
 
 
 def _evenly(gains: Scored) -> tuple[Float64, Keys]:
-    """The rows of all languages, weighted as in the mean over languages, whatever their numbers; and their sentences.
+    """The rows of all languages, weighted so that each language counts equally, and their sentences.
 
     A row of the language with the most rows has the weight 1.
     """
@@ -373,7 +373,7 @@ def _by_sentence(gains: Float64, keys: Keys) -> Float64:
 
 
 def _mixed(trials: Sequence[Trial], candidate: Candidate) -> Scored:
-    """The share of each held-out row's nearest neighbours, among those of all languages, that are in another one."""
+    """The share of each held-out row's nearest neighbours, among all languages, that are in another language."""
     parts: dict[str, list[tuple[Keys, Float64]]] = {code: [] for code in trials[0].keys}
     for trial in trials:
         (moved,) = trial.moved(candidate, None)

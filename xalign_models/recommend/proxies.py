@@ -1,9 +1,9 @@
-"""Scores held-out translations by kind of use, across languages and within each: proxies where no labels are.
+"""Scores held-out translations by kind of use, across languages and within each: proxies in place of labels.
 
-Retrieval is the reciprocal rank of a row's counterpart among all rows, fitted ones included; within a language it is
-that of the sentence that the plain backbone finds nearest on the pivot's side. Similarity is Spearman's correlation
-with the similarities of the pivot's sentences under the same maps. Similarities under the plain backbone are no
-reference: they count any change of the pivot's space as harm, even centring's, and labelled pairs show no such harm.
+Retrieval is the reciprocal rank of a row's counterpart among all rows, fitted ones included; within a language, the
+counterpart is the sentence that the plain backbone finds nearest on the pivot's side. Similarity is Spearman's
+correlation with the similarities of the pivot's sentences under the same maps. The plain backbone's similarities would
+count any change of the pivot's space as harm, even centring's, but labelled pairs show no such harm.
 Classification is the accuracy of centroids, with the plain backbone's clusters of the pivot's sentences as classes.
 """
 
@@ -21,7 +21,7 @@ from xalign_models.recommend.candidates import Candidate, Keys, Trial
 
 RETRIEVAL, SIMILARITY, CLASSIFICATION = KINDS = ("retrieval", "similarity", "classification")
 CLUSTERS = 8
-"""Number of clusters of the pivot's sentences, which the classification proxy takes for classes."""
+"""Number of clusters of the pivot's sentences, which the classification proxy uses as classes."""
 MOST = 500
 """Maximum number of held-out rows of a fold whose similarities are compared: all pairs are in memory."""
 PROXIES = {
@@ -34,7 +34,7 @@ PROXIES = {
 Scored = Mapping[str, tuple[Keys, Float64]]
 """Language to the sentences of its held-out rows, and their scores."""
 ByKind = Mapping[tuple[str, bool], Scored]
-"""Scores by kind and by whether both sides are of one language."""
+"""Scores by kind and by whether both sides have the same language."""
 
 
 class Reference(NamedTuple):
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
 
 
 def references(trial: Trial, seed: int) -> dict[str, Reference]:
-    """The references of each language's text to judge on."""
+    """The references of each language's judged text."""
     from sklearn.cluster import KMeans
 
     found = {}
@@ -58,7 +58,7 @@ def references(trial: Trial, seed: int) -> dict[str, Reference]:
 
 
 def score(trials: Sequence[Trial], pivot: str, candidate: Candidate, views: Mapping[str, Reference]) -> ByKind:
-    """Scores of held-out rows under a candidate that is fitted on other rows.
+    """Scores of held-out rows under a candidate fitted on other rows.
 
     Raises:
         AlignmentError: The candidate cannot be fitted.
@@ -112,7 +112,7 @@ def reciprocal_ranks(
         queries: (n, d) unit rows.
         pool: (m, d) unit rows.
         gold: (n,) rows of the pool.
-        sentences: (n,) sentences of the queries, which are then left out of the pool, and (m,) sentences of the pool.
+        sentences: (n,) sentences of the queries, which are left out of the pool, and (m,) sentences of the pool.
     """
 
     def adjust(scores: AnyFloats, rows: slice) -> AnyFloats:
@@ -144,7 +144,7 @@ def agreement(scores: AnyFloats, reference: AnyFloats) -> Float64:
 def centroid_hits(
     train: AnyFloats, test: AnyFloats, classes: npt.NDArray[np.integer], half: npt.NDArray[np.bool_]
 ) -> Float64:
-    """Whether (n,) the nearest centroid, by cosine, of one half's training rows is of a row of the other half's class.
+    """Whether (n,) a row's nearest centroid, by cosine, from the other half's training rows has the row's class.
 
     Args:
         train: (n, d) unit rows whose means by class are the centroids.
