@@ -1,4 +1,4 @@
-"""``xalign apply``: maps files of vectors of any size part by part, and resumes after a kill."""
+"""``xalign apply``: maps vector files of any size part by part, and resumes after a kill."""
 
 import hashlib
 import json
@@ -36,12 +36,12 @@ from xalign_models.vector_files.parquet import (
 PART_ROWS = 1 << 18
 """Maximum rows of a part, unless a row group has more; a kill loses at most one part."""
 MANIFEST = "_xalign.json"
-"""File in the output that identifies its input; readers of parquet directories skip names that begin with ``_``."""
+"""File in the output that identifies its input; readers of parquet directories skip names starting with ``_``."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The maps of a model, the folder of the parts, the column of vectors, and what chooses a map, as in `apply`."""
+    """The maps of a model, the folder of parts, the column of vectors, and the choice of maps, as in `apply`."""
 
     maps: Maps
     folder: Path
@@ -104,7 +104,7 @@ def apply(
         LanguageError: A language is missing or was not fitted.
         AlignmentError: A prompt was not fitted.
         ModelError: The output exists and has another input, another process is writing it, or the vectors have another
-            length than those that the maps were fitted on.
+            length than the vectors that the maps were fitted on.
     """
     source, output = source.absolute(), output.absolute()
     files = parquet_files(source)
@@ -190,12 +190,12 @@ def write_part(job: Job, part: FilePart) -> int:
 def _mapped(job: Job, rows: AnyFloats, batch: pa.RecordBatch) -> AnyFloats:
     codes = batch.column(job.lang_column).to_pylist() if job.lang_column else None
     names = batch.column(job.prompt_column).to_pylist() if job.prompt_column else [None] * len(rows)
-    with np.errstate(over="ignore"):  # half precision that overflows is refused afterwards
+    with np.errstate(over="ignore"):  # overflow in half precision is refused afterwards
         return job.maps.transform(rows, codes, [name or job.prompt for name in names])
 
 
 def _require_fitted(job: Job, files: list[Path]) -> None:
-    """Map a row of each language and prompt that occur together, to refuse unfitted ones before writing."""
+    """Map a row of each combination of language and prompt, to refuse unfitted ones before writing."""
     names, missing = tuple(dict.fromkeys(filter(None, (job.lang_column, job.prompt_column)))), set[str]()
     for values in _values(files, names):
         found = dict(zip((*names, None), (*values, None), strict=True))
@@ -210,13 +210,13 @@ def _require_fitted(job: Job, files: list[Path]) -> None:
     if missing:
         raise LanguageError(
             f"{job.maps.settings['method']} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted "
-            f"languages are {', '.join(job.maps.settings['languages'])}. With --unknown related such rows get a "
+            f"languages are {', '.join(job.maps.settings['languages'])}. With --unknown related, such rows get a "
             "relative's map."
         )
 
 
 def _values(files: list[Path], columns: tuple[str, ...]) -> list[tuple[str | None, ...]]:
-    """The languages and prompts that occur together in the files."""
+    """The combinations of language and prompt in the files."""
     if not columns:
         return [()]
     rows: set[tuple[str | None, ...]] = set()
@@ -246,7 +246,7 @@ def _parts(files: list[Path]) -> Iterator[FilePart]:
 
 
 def _state(file: Path) -> tuple[object, ...]:
-    """Identify a file by its name, size, times and footer, without reading it whole."""
+    """Identify a file by its name, size, times and footer, without reading all of it."""
     stat = file.stat()
     with file.open("rb") as handle:
         handle.seek(-8, 2)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROWS = 8192
 """Number of rows in memory."""
 CHECKED = 8
-"""Number of texts that the model encodes to check that the vectors are its own."""
+"""Number of texts that the model encodes to check that the vectors come from it."""
 SAME = 0.99
 """Minimum cosine between vectors that count as equal."""
 LENGTHS = 0.02
@@ -54,7 +54,7 @@ def export(
 
     The store has hashes of prompts and texts instead of the texts. Without ``texts``, the file has all stored vectors
     of the backbone with their hashes as ``id``; with ``texts``, it has the columns ``text``, ``lang`` and ``vector``.
-    If the model truncates or quantises vectors, so does the file, since maps are fitted on such vectors.
+    If the model truncates or quantises vectors, so does the file, because maps are fitted on such vectors.
 
     Args:
         model: A name, a directory or a hub id; an aligned model stands for its backbone.
@@ -70,7 +70,7 @@ def export(
 
     Raises:
         DataError: There is nothing to write.
-        ModelError: There is a file of another kind at ``output``.
+        ModelError: The file at ``output`` is of another kind.
         XAlignError: The model is unavailable.
     """
     if output.is_file() and output.stat().st_size:
@@ -111,15 +111,15 @@ def import_file(
         model: A name, a directory or a hub id; an aligned model stands for its backbone.
         store: The store.
         prompt: Prompt of the texts; by default the model's own.
-        check: Number of texts that the model encodes first, to refuse another model's vectors; ids cannot be checked.
+        check: Number of texts that the model first encodes, to refuse another model's vectors; ids cannot be checked.
         device: cpu, cuda or mps, for the check.
 
     Returns:
-        Number of vectors, and how many of them were compared with the model's own.
+        Number of vectors, and number of vectors compared with the model's own.
 
     Raises:
         FileError: The file is damaged, or has other ids.
-        ModelError: The vectors are not the model's, or a prompt is given for ids, which have one.
+        ModelError: The vectors are not the model's, or a prompt is given although ids include it.
         XAlignError: The model is unavailable.
     """
     spec = _spec(model).backbone
@@ -133,11 +133,11 @@ def import_file(
     count = checked = 0
     for rows in read_batches(file):
         if rows.by == "id" and not rows.hashed:
-            raise FileError(f"{file} has other ids than `xalign store export` writes; only those identify a text.")
+            raise FileError(f"{file} has ids that are not from `xalign store export`; only such ids identify a text.")
         if rows.by == "id" and prompt is not None:
-            raise ModelError(f"{file} has ids, each of a prompt and a text: leave out --prompt.")
+            raise ModelError(f"{file} has ids, which include the prompt; leave out --prompt.")
         if dim is not None and rows.matrix.shape[1] != dim:
-            raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
+            raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, but {model} has {dim}.")
         if not count and check and rows.by == "text":
             checked = min(check, len(rows.names))
             _require_same(spec, rows.names[:checked], rows.matrix[:checked], chosen, file, device)
@@ -160,7 +160,7 @@ def _require_same(
 ) -> None:
     encoded = raw_encoder(spec, pick_device(device)).encode(texts, prompt).astype(np.float64)
     if encoded.shape != vectors.shape:
-        raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {encoded.shape[1]}.")
+        raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, but {spec.name} has {encoded.shape[1]}.")
     own, lengths = (np.linalg.norm(side.astype(np.float64), axis=1) for side in (encoded, vectors))
     cosines = (encoded * vectors).sum(axis=1) / (own * lengths)
     if (least := float(cosines.min())) < SAME:
@@ -171,8 +171,8 @@ def _require_same(
         )
     if (np.abs(lengths / own - 1) > LENGTHS).any():
         raise ModelError(
-            f"{file} has the vectors of {spec.name} at length {np.median(lengths):.3g}; the store keeps them at "
-            f"{np.median(own):.3g}, before they are normalised. Use the file itself as a backbone, vectors:{file}."
+            f"{file} has the vectors of {spec.name} with length {np.median(lengths):.3g}; the store keeps them with "
+            f"{np.median(own):.3g}, not normalised. Use the file itself as a backbone, vectors:{file}."
         )
 
 
