@@ -1,1 +1,1 @@
-"""Audits an existing index of vectors, and writes aligned vectors beside the old ones: one file per store."""
+"""Audits an existing index of vectors, and writes aligned vectors next to the old ones: one file per store."""

@@ -1,4 +1,4 @@
-"""Tables of what an index holds, how its languages mix, and which scores unrelated rows have; and their page."""
+"""Tables of an index's contents, of the mixing of its languages and of scores of unrelated rows; and their page."""
 
 import tomllib
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ STYLE = (
     "thead th { cursor: auto } "
     + " ".join(f".words-{place} :is(th, td):nth-child({place}) {{ text-align: start }}" for place in range(1, 7))
 )
-"""Rules of the page beside those of all pages: columns of words start at the left, and headers cannot be clicked."""
+"""The page's rules besides those of all pages: columns of words start at the left, and headers cannot be clicked."""
 NOTES: dict[str, str] = tomllib.loads(files(__package__).joinpath("notes.toml").read_text(encoding="utf-8"))
 """Explanations of the tables, by a part of their titles."""
 Tables = dict[str, list[dict[str, Any]]]
 """Tables by title; the rows of a table have equal keys."""
 Drawn = tuple[Rows, Float64]
-"""Rows, and a random number in [0, 1) for each; those with the least are a sample."""
+"""Rows, and a random number in [0, 1) for each; the rows with the smallest numbers form a sample."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Sample:
 
 
 def gather(index: Index, lang: str | None = None, most: int = MOST, *, written: bool = False) -> Sample:
-    """Read all rows once, and keep at most ``most`` of those with a usable vector, and with a text if ``written``.
+    """Read all rows once, and keep at most ``most`` that have a usable vector and, if ``written``, a text.
 
-    A fixed seed draws them, so the same index gives the same ones.
+    The seed is fixed, so the same index gives the same sample.
 
     Raises:
         DataError: There are no usable vectors.
@@ -73,7 +73,7 @@ def gather(index: Index, lang: str | None = None, most: int = MOST, *, written: 
         total += len(good.ids)
         good = good.take(np.flatnonzero([bool(text) for text in good.texts or ()])) if written else good
         kept.append(_below(cut, good, rng.random(len(good.ids))))
-        if sum(len(drawn) for _, drawn in kept) > 2 * most:  # seldom, as few rows are below a low cut
+        if sum(len(drawn) for _, drawn in kept) > 2 * most:  # rarely, because few rows are below a low cut
             kept, cut = _least(kept, most)
     if not total:
         raise DataError(f"{index.source} has no usable vectors.")
@@ -97,7 +97,7 @@ def _below(cut: float, rows: Rows, drawn: Float64) -> Drawn:
 
 
 def _least(parts: list[Drawn], most: int) -> tuple[list[Drawn], float]:
-    """The rows with at most ``most`` least numbers, and the greatest of these."""
+    """The rows with the ``most`` smallest numbers, or all, and the largest of these numbers."""
     cut = float(np.sort(np.concatenate([drawn for _, drawn in parts]))[:most].max(initial=0))
     return [_below(cut, *part) for part in parts], cut
 
@@ -105,7 +105,7 @@ def _least(parts: list[Drawn], most: int) -> tuple[list[Drawn], float]:
 def contents(sample: Sample, seed: int = 0) -> Tables:
     """Tables of the facts, of languages and hubs among nearest neighbours, of thresholds, and of foreign rows.
 
-    Rows of a language with one vector count once among neighbours: copies are near whether or not languages mix.
+    Rows of a language with the same vector count once as neighbours: copies are close whether or not languages mix.
     """
     first: dict[tuple[str, int], int] = {}
     for place, (code, row) in enumerate(zip(sample.codes.tolist(), sample.rows.vectors, strict=True)):
@@ -170,10 +170,10 @@ def within_chance(languages: Any, asked: Any, nearest: Any, seed: int = 0) -> li
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Median, spread as in ``Thresholds``, and 99th percentile of the scores of each pair of languages.
+    """Median, spread as in ``Thresholds``, and 99th percentile of the scores of each language pair.
 
-    Few rows of an index answer each other, so nearly all scores are of unrelated rows: the 99th percentile is a
-    threshold at about 1% false positives, and needs no label.
+    Few rows of an index answer each other, so nearly all scores are between unrelated rows: the 99th percentile is a
+    threshold with about 1% false positives, and needs no labels.
     """
     parts = {
         str(code): unit[rng.permutation(np.flatnonzero(codes == code))[:PER_LANGUAGE]] for code in np.unique(codes)
@@ -192,7 +192,7 @@ def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict
 
 
 def page(source: str, tables: Tables) -> str:
-    """The tables as a page, in HTML; every text in it is escaped, and its policy admits nothing but its style."""
+    """The tables as an HTML page; all text is escaped, and the page's policy admits only its style."""
     name = escape(source, "html")
     view = "<meta name=viewport content='width=device-width, initial-scale=1'>"
     head = f"<!doctype html><html lang=en><meta charset=utf-8>{view}{POLICY}<title>Audit of {name}</title>"

@@ -1,4 +1,4 @@
-"""The interface of a store: rows in batches, and a second column of vectors beside the first."""
+"""The interface of a store: rows in batches, and a second column of vectors next to the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xalign_models.vector_files.parquet import LANGUAGES, NAMES
 ROWS = 4096
 """Rows of a batch; a kill loses at most one batch of work."""
 SUFFIX = "_xalign"
-"""Ending of the name of a second column; no other column is ever dropped."""
+"""Suffix of a second column's name; no other column is ever dropped."""
 USUAL = {
     "vector": NAMES,
     "text": ("text", "content", "document", "chunk", "page_content", "texts"),
@@ -33,7 +33,7 @@ FILES = {".parquet": "files:Parquet", ".npz": "files:Npz", ".faiss": "faiss:Fais
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, by default usual ones; ``texts`` is a parquet file of a FAISS index's texts, in order."""
+    """Names of the columns, by default common ones; ``texts`` is a parquet file of a FAISS index's texts, in order."""
 
     vector: str | None = None
     text: str | None = None
@@ -42,7 +42,7 @@ class Columns:
     texts: Path | None = None
 
     def pick(self, role: str, names: Iterable[str], source: str, *, needed: bool = False) -> str:
-        """The column of a role among those of a store; "" if there is none and it is not needed.
+        """A store's column for a role; "" if there is none and it is not needed.
 
         Raises:
             FileError: The named column, or a needed one, does not exist.
@@ -69,7 +69,7 @@ class Rows:
 
     Attributes:
         ids: Their ids, or their numbers, from 0, in a file.
-        vectors: (n, d); NaN where a row has none.
+        vectors: (n, d); NaN for rows without a vector.
         texts: Their texts, or None if the store has none.
         langs: Their languages as the store writes them, or None if it has none.
         keys: The ids that a file has in a column, which may repeat, or None.
@@ -82,7 +82,7 @@ class Rows:
     keys: Sequence[Any] | None = None
 
     def take(self, places: npt.NDArray[np.integer]) -> Rows:
-        """Rows by their places (m,) in the batch."""
+        """Rows by their positions (m,) in the batch."""
         sides = (side and [side[place] for place in places] for side in (self.texts, self.langs, self.keys))
         return Rows([self.ids[place] for place in places], self.vectors[places], *sides)
 
@@ -93,14 +93,14 @@ class Rows:
 
     @property
     def usable(self) -> Mask:
-        """(n,) whether a vector is finite and not zero; others are never mapped."""
+        """(n,) whether a vector is finite and not zero; other vectors are never mapped."""
         return np.logical_and(np.isfinite(self.vectors).all(axis=1), self.vectors.any(axis=1))
 
 
 class Index(ABC):
-    """An index in a store. The first column of vectors is read and never written; ``source`` holds no password.
+    """An index in a store. The first column of vectors is only read, never written; ``source`` has no password.
 
-    ``home`` is the source with the whole path of a local place, by which a run knows it again.
+    ``home`` is the source with the full path of a local index, by which a run recognises it.
     """
 
     source: str
@@ -126,15 +126,15 @@ class Index(ABC):
         """
 
     def rows(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
-        """The batches of :meth:`read`, once all vectors so far are of one length; missing ones get that length.
+        """The batches of :meth:`read`, checked to have vectors of one length; missing vectors get that length.
 
         Raises:
-            FileError: A vector is longer or shorter than those before it.
+            FileError: A vector is longer or shorter than earlier ones.
         """
         lengths, waiting = set[int](), list[Rows]()
         for rows in self.read(missing=missing, second=second):
             waiting.append(rows)
-            lengths |= {rows.vectors.shape[1]} - {0}  # of a batch without any vector
+            lengths |= {rows.vectors.shape[1]} - {0}  # 0 if a batch has no vector
             require_one(lengths)
             while lengths and waiting:
                 vectors = (rows := waiting.pop(0)).vectors
@@ -151,11 +151,11 @@ class Index(ABC):
 
     @abstractmethod
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
-        """Write vectors (n, d) of rows into the second column; no kill after the call can lose them."""
+        """Write vectors (n, d) of rows into the second column; a kill after the call cannot lose them."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Remove the second column, if there is one."""
+        """Remove the second column if there is one."""
 
     def finish(self) -> None:  # noqa: B027  # stores that write in place have nothing to do
         """Complete the second column once all rows are written."""
@@ -165,10 +165,10 @@ class Index(ABC):
 
 
 def matrix(vectors: Iterable[Any]) -> Float32:
-    """Vectors of equal length as (n, d) float32; a missing one becomes NaN.
+    """Vectors of equal length as (n, d) float32; a missing vector becomes NaN.
 
     Raises:
-        FileError: The vectors have several lengths.
+        FileError: The vectors differ in length.
     """
     listed = list(vectors)
     lengths = {len(vector) for vector in listed if vector is not None} or {0}
@@ -181,17 +181,17 @@ def require_unique(source: str, key: str, unique: bool) -> None:
     """Refuse a column of ids that cannot name rows.
 
     Raises:
-        FileError: Rows have no id or the same one.
+        FileError: A row has no id, or rows share an id.
     """
     if not unique:
-        raise FileError(f"{source}: rows have the same {key} or none; name a column of unique ids with --id-column.")
+        raise FileError(f"{source}: rows share a {key} or lack one; name a column of unique ids with --id-column.")
 
 
 def require_one(lengths: set[int]) -> None:
     """Refuse vectors of several lengths.
 
     Raises:
-        FileError: There are several.
+        FileError: There are several lengths.
     """
     if len(lengths) > 1:
         several = " and ".join(map(str, sorted(lengths)))
@@ -202,7 +202,7 @@ def open_index(source: str, columns: Columns | None = None) -> Index:
     """The index of a source: a file such as ``docs.parquet``, or ``STORE:PLACE#TABLE``.
 
     Raises:
-        ModelError: The source has an unknown form, or a column is named that such an index lacks.
+        ModelError: The source has an unknown form, or a named column does not apply to this kind of index.
         FileError: The source is missing or damaged, or lacks a column.
     """
     place, _, table = source.rpartition("#")

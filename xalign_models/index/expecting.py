@@ -1,4 +1,4 @@
-"""Recall to expect of each method on an index, by the user's queries or by passages of held-out parallel text."""
+"""Expected recall of each method on an index, from the user's queries or passages of held-out parallel text."""
 
 import logging
 import warnings
@@ -26,27 +26,27 @@ from xalign_models.specs import Vectors
 
 logger = logging.getLogger(__name__)
 K = 10
-"""A relevant row counts as found among this many."""
+"""A relevant row counts as found if it is among this many."""
 PASSAGES, MOST = 100, 8
 """Maximum number of passages of a language, and of sentences in one."""
 NEAR = 0.005
-"""Difference of recall up to which the simpler method is chosen."""
-ALONE = "The index is in English alone; one language leaves nothing to align."
+"""Maximum difference of recall at which the simpler method is chosen."""
+ALONE = "The index is only in English; with one language there is nothing to align."
 Text = dict[str, list[str]]
 
 
 class NothingToFitError(DataError):
-    """No text to fit on has another language of the index or its queries, or they have none."""
+    """No fit text has another language of the index or its queries, or they have no other language."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """Recall@10 of a method, in [0, 1]; each relevant row is ranked with the query's other relevant rows left out.
+    """Recall@10 of a method, in [0, 1]; each relevant row is ranked without the query's other relevant rows.
 
     Attributes:
         candidate: The method.
-        same: Mean over the relevant rows in the query's language; None if there are none.
-        across: Mean over those in other languages.
+        same: Mean over the relevant rows in the query's language; None without such rows.
+        across: Mean over the relevant rows in other languages.
         error: Why it could not be fitted, else empty.
     """
 
@@ -63,7 +63,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Judged:
-    """Queries with languages, rows that they search with languages, and the relevant ones (n, k), -1 for none."""
+    """Queries and searched rows with their languages, and the relevant rows (n, k), -1 for none."""
 
     queries: Float32
     asked: Any
@@ -82,17 +82,17 @@ def _lines(queries: Path) -> list[dict[str, Any]]:
 
 
 def languages_to_fit(sample: Sample, queries: Path | None) -> set[str]:
-    """The languages of an index and of its queries; a language that was not recognised has no text.
+    """The languages of an index and its queries, without unrecognised ones, for which there is no text.
 
     Raises:
-        XAlignError: The queries are missing, or a line has another form or no language.
+        XAlignError: The queries are missing, or a line has another form or lacks a language.
     """
     asked = (canonical(str(line["lang"])) for line in (_lines(queries) if queries else ()))
     return {*sample.codes.tolist(), *asked} - {"und"}
 
 
 def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
-    """Parallel text in the languages of an index and in English: rows to fit on, and the last ones, held out.
+    """Parallel text in the languages of an index and in English: rows to fit on, and the held-out last rows.
 
     Raises:
         NothingToFitError: The corpus lacks English or another language of the index, or all is English.
@@ -113,7 +113,7 @@ def fit_text(corpus: str, languages: set[str], limit: int) -> tuple[Text, Text]:
 
 
 def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
-    """Passages of held-out sentences, as long as the index's texts, among its rows; first sentences are the queries."""
+    """Passages of held-out sentences, as long as the index's texts, among its rows; the queries are first sentences."""
     roles, texts = recipe.role_prompts(), sample.rows.texts
     sentence = np.median([len(row) for row in held[ENGLISH]])
     size = int(np.clip(np.median([len(str(text)) for text in texts]) / sentence, 1, MOST)) if texts else MOST // 2
@@ -128,9 +128,9 @@ def passages(recipe: Recipe, held: Text, sample: Sample) -> Judged:
 
 
 def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
-    """The user's queries: JSON lines with ``text``, ``lang`` and an ``id``, whose rows are relevant.
+    """The user's queries: JSON lines with ``text``, ``lang`` and the ``id`` of relevant rows.
 
-    An id is that of the store or of a file's column of ids, else the row's number, from 0.
+    Ids come from the store or a file's column of ids; otherwise they are row numbers from 0.
 
     Raises:
         FileError: The file is missing.
@@ -139,7 +139,7 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     records, places = _lines(path), dict[str, list[int]]()
     for number, key in enumerate(sample.rows.ids):
         places.setdefault(str(key), []).append(number)
-    found: dict[tuple[str, str], dict[int, None]] = {}  # a line that is repeated names no second row
+    found: dict[tuple[str, str], dict[int, None]] = {}  # a repeated line does not name a second row
     known = [record for record in records if str(record["id"]) in places]
     if len(known) < len(records) or not known:
         message = f"{path}: {len(known)} of {len(records)} queries name a row of the sample"
@@ -162,12 +162,12 @@ def expect(
 ) -> list[Expectation]:
     """The recall of the plain vectors and of each method that ``xalign recommend`` tries, the simplest first.
 
-    Maps are fitted on vectors of unit length, which most indexes hold; others are brought to it.
+    Maps are fitted on vectors of unit length, as most indexes have; other vectors are scaled to it.
 
     Args:
         sample: Rows of the index.
-        recipe: Its model.
-        corpus: Parallel text in its languages, to fit on.
+        recipe: The index's model.
+        corpus: Parallel text in the index's languages, to fit on.
         limit: Rows of the text to fit on.
         queries: The user's queries, as in :func:`own_queries`; by default :func:`passages`.
 
@@ -191,7 +191,7 @@ def expect(
 def _expected(candidate: Candidate, roles: Sequence[Any], judged: Judged) -> Expectation:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of candidates that need more text than there is
+            warnings.simplefilter("ignore")  # from candidates that need more text than there is
             maps = fitted(candidate, roles, ENGLISH)
     except AlignmentError as error:
         return Expectation(candidate, error=str(error))
@@ -203,7 +203,7 @@ def _expected(candidate: Candidate, roles: Sequence[Any], judged: Judged) -> Exp
 
 
 def _moved(alignment: Any, vectors: Float32, codes: Any) -> Float32:
-    """Unit rows under a fitted alignment, or none; languages that were not fitted get a relative's map."""
+    """Unit rows under a fitted alignment, or unchanged without one; unfitted languages get a relative's map."""
     vectors = normalise(vectors)
     if alignment is None:
         return vectors

@@ -1,4 +1,4 @@
-"""FAISS: the second column is a second, flat index in a file beside the first."""
+"""FAISS: the second column is a second, flat index in a file next to the first."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from xalign_models.linalg.arrays import Float32
 
 
 class Faiss(Staged):
-    """An index that FAISS wrote and that can reconstruct its vectors: flat, HNSW or IVF."""
+    """An index written by FAISS that can reconstruct its vectors: flat, HNSW or IVF."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         super().__init__(path, "vector")
@@ -30,7 +30,7 @@ class Faiss(Staged):
             if hasattr(self.inner, "make_direct_map"):
                 self.inner.make_direct_map()
             self.inner.reconstruct_n(0, min(1, self.count()))
-        except RuntimeError:  # an IVF index with ids of its own, for instance
+        except RuntimeError:  # an IVF index with its own ids, for instance
             raise FileError(f"{path}: FAISS cannot read its rows; save its vectors in a flat index.") from None
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():

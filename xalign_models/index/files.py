@@ -1,4 +1,4 @@
-"""Files: the second column is a second file beside the first, written in rows that a kill cannot lose."""
+"""Files: the second column is a second file next to the first, written in rows that a kill cannot lose."""
 
 import json
 from abc import abstractmethod
@@ -23,7 +23,7 @@ from xalign_models.vector_files.parquet import batches, column_of, open_parquet,
 class Staged(Index):
     """An index in a file. Rows go to a memory map with a count of finished rows; :meth:`finish` writes the file.
 
-    Rows without a usable vector stay zero in the second file, so that its rows are those of the first.
+    Rows without a usable vector stay zero in the second file, so both files have the same rows.
     """
 
     def __init__(self, path: Path, column: str) -> None:
@@ -40,7 +40,7 @@ class Staged(Index):
             yield from type(self)(self.output, Columns(vector=self.column)).read()  # type: ignore[arg-type]
             return
         if self.stage.exists() and len(np.load(self.stage, "r")) != self.count():
-            raise FileError(f"{self.path} has changed since the run that was killed; undo that run and start again.")
+            raise FileError(f"{self.path} has changed since the killed run; undo that run and start again.")
         start = (self.written() or 0) if missing else 0
         for rows in self._rows():
             if rows.ids[-1] >= start:
@@ -58,7 +58,7 @@ class Staged(Index):
         return int(read_json(self.state)["done"]) if self.state.exists() and self.stage.exists() else None
 
     def add(self, dim: int) -> None:
-        self.state.unlink(missing_ok=True)  # of an earlier second file
+        self.state.unlink(missing_ok=True)  # from an earlier second file
         np.lib.format.open_memmap(self.stage, "w+", np.float32, (self.count(), dim)).flush()
         atomic_write_text(self.state, json.dumps({"done": 0}))
 
@@ -76,11 +76,11 @@ class Staged(Index):
         self.stage.unlink(missing_ok=True)
 
     def _has_written(self) -> bool:
-        """Whether this class wrote the second file that exists."""
+        """Whether this class wrote the existing second file."""
         return self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == self._made())
 
     def _made(self) -> list[int]:
-        """Size and time of the second file, by which :meth:`drop` knows it again."""
+        """Size and time of the second file, by which :meth:`drop` recognises it."""
         state = self.output.stat()
         return [state.st_size, state.st_mtime_ns]
 
@@ -98,7 +98,7 @@ class Staged(Index):
 
 
 class Parquet(Staged):
-    """A parquet file, whose other columns the second file keeps."""
+    """A parquet file; the second file keeps its other columns."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self.schema = open_parquet(path).schema_arrow
@@ -125,7 +125,7 @@ class Parquet(Staged):
 
 
 class Npz(Staged):
-    """An npz file of vectors, with arrays of texts and languages if it has any."""
+    """An npz file of vectors, with optional arrays of texts and languages."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         self.arrays = read_npz(path)
@@ -147,7 +147,7 @@ class Npz(Staged):
             yield Rows(range(start, start + len(vectors)), vectors, *sides)
 
     def _save(self, path: Path, vectors: Float32) -> None:
-        with ZipFile(path, "w") as archive:  # np.savez takes no array with the name of one of its parameters
+        with ZipFile(path, "w") as archive:  # np.savez refuses an array named like one of its parameters
             for name, array in {**self.arrays, self.column: vectors}.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)

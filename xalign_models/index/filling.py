@@ -17,15 +17,15 @@ from xalign_models.vectors.applying import in_turn
 Convert = Callable[[Rows], AnyFloats]
 """Turns the vectors (n, d) of rows into those of the second column (n, m)."""
 CHECKED = 16
-"""Number of rows of each batch whose second vectors are computed again after the last one is written."""
+"""Number of rows per batch whose second vectors are computed again once all are written."""
 SAME = 0.999
-"""Minimum cosine between a stored vector, which a store may round or normalise, and the one computed again."""
+"""Minimum cosine between a stored vector, which a store may round or normalise, and the recomputed one."""
 LETTERS = 300
-"""Number of characters of a text that its language is found by."""
+"""Number of a text's characters used to identify its language."""
 
 
 def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
-    """The canonical language of each row: its own, else ``lang``, else the one found in its text, or ``und``.
+    """The canonical language of each row: its own, else ``lang``, else the one identified in its text, or ``und``.
 
     Raises:
         LanguageError: A row has no language and no text, or no language identifier is installed.
@@ -44,13 +44,13 @@ def languages_of(rows: Rows, lang: str | None = None) -> list[str]:
 
 
 def _converted(convert: Convert, rows: Rows) -> tuple[Rows, int, AnyFloats | None]:
-    """The usable rows, the number of all, and the vectors (n, m) of the second column unless there are none."""
+    """The usable rows, the number of all rows, and the vectors (n, m) of the second column, if any."""
     chosen = rows.take(np.flatnonzero(rows.usable))
     return chosen, len(rows.ids), np.asarray(convert(chosen), np.float32) if len(chosen.ids) else None
 
 
 def _in_step(first: Iterator[Rows], second: Iterator[Rows]) -> Iterator[tuple[Rows, Rows]]:
-    """Both iterators in batches of equal lengths, since two files may have other ones; a rest has an empty partner."""
+    """Both iterators in batches of equal lengths, which files may not have; surplus rows get an empty partner."""
     one, two = next(first, None), next(second, None)
     while one and two:
         count = min(len(one.ids), len(two.ids))
@@ -64,7 +64,7 @@ def _in_step(first: Iterator[Rows], second: Iterator[Rows]) -> Iterator[tuple[Ro
 
 
 def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in_turn) -> tuple[int, int]:
-    """Write the second column; after an interruption, the rows that it lacks.
+    """Write the second column; after an interruption, only the missing rows.
 
     Args:
         index: The index.
@@ -72,10 +72,10 @@ def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in
         each: As for :func:`xalign_models.vectors.applying.apply`.
 
     Returns:
-        Number of rows, and how many of them have no vector that could be mapped.
+        Number of rows, and the number of rows without a vector that can be mapped.
 
     Raises:
-        FileError: The second column differs from the first in its rows, or has vectors of other maps.
+        FileError: The second column has other rows than the first, or vectors from other maps.
     """
     with live(total=index.count(), initial=index.written() or 0, desc="write", unit=" rows") as bar:
         for chosen, count, vectors in each(_converted, convert, index.rows(missing=index.written() is not None)):
@@ -85,7 +85,7 @@ def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in
                 index.write(chosen.ids, vectors)
             bar.update(count)
     total = skipped = 0
-    wrong = f"{index.source}: {index.second} differs from the vectors that belong there; undo, and try again."
+    wrong = f"{index.source}: {index.second} differs from the expected vectors; undo, and try again."
     for first, second in _in_step(index.rows(), index.rows(second=True)):
         total, skipped = total + len(first.ids), skipped + int((~first.usable).sum())
         if list(first.ids) != list(second.ids) or not np.array_equal(first.usable, second.usable):

@@ -1,4 +1,4 @@
-"""Rows of another model, prompt or version: by the distribution of all rows, or by encoding some texts again."""
+"""Detects rows of another model, prompt or version, by the distribution of all rows or by encoding texts again."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from xalign_models.ranking.ranks import normalise
 from xalign_models.vectors.transfer import SAME
 
 FOREIGN = 1.3
-"""A cluster with less variance in the directions of the largest cluster, as a multiple of chance, is another model's.
+"""A cluster with less variance in the largest cluster's directions, as a multiple of chance, is another model's.
 
-Rows of one model share the directions of high variance, whatever their topics and languages: they have 1.5 times
-chance or more, and rows of two models at most 1.2 times, by measurements on two encoders in eight languages.
+Rows of one model share the directions of high variance, whatever their topics and languages: measurements on two
+encoders in eight languages gave at least 1.5 times chance for one model, and at most 1.2 times for two models.
 """
 CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
 """Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
@@ -26,13 +26,13 @@ AGAIN = 64
 
 
 def foreign(vectors: Float32, seed: int = 0) -> Mask:
-    """(n,) the rows that another model made than most others, by clusters of the unit vectors (n, d)."""
+    """(n,) whether rows come from another model than most rows, by clusters of the unit vectors (n, d)."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
     rows = normalise(vectors)
     count = min(CLUSTERS, max(2, len(rows) // LEAST))
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # of equal rows
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # from equal rows
         labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
     parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
     top = max(1, rows.shape[1] // DIRECTIONS)
@@ -52,7 +52,7 @@ def encode(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], prompt: s
 
 
 def cosines_again(recipe: Recipe, rows: Rows, codes: Any) -> Float32:
-    """Cosines (k, m) of the stored vectors of at most 64 texts with those that the model gives under its k prompts.
+    """Cosines (k, m) between stored vectors of at most 64 texts and the model's vectors under its k prompts.
 
     Raises:
         ModelError: The model has another dimension.
@@ -75,18 +75,18 @@ def prompts_of(recipe: Recipe) -> dict[str, str]:
 
 
 def require_made_by(recipe: Recipe, rows: Rows, codes: Any, least: float = SAME) -> None:
-    """Refuse rows with texts whose stored vectors, in the median, are below a cosine with the model's.
+    """Refuse rows with texts if the median cosine between stored vectors and the model's is below ``least``.
 
     Raises:
-        ModelError: They are another model's.
+        ModelError: The vectors are another model's.
     """
     cosines = cosines_again(recipe, rows, codes)
     if cosines.size and np.median(cosines.max(axis=0)) < least:
-        raise ModelError(f"The vectors are not those of {recipe.spec.name}; `xalign index audit` shows whose they are.")
+        raise ModelError(f"The vectors are not from {recipe.spec.name}; `xalign index audit` shows whose they are.")
 
 
 def encoded_again(recipe: Recipe, cosines: Float32) -> list[dict[str, Any]]:
-    """Number of rows by the model's prompt that gives the stored vector, or that none gives, with their cosines."""
+    """Number of rows by the model's prompt that gives the stored vector, or by no prompt, with their cosines."""
     names = prompts_of(recipe)
     best, listed = cosines.max(axis=0), [*names.values(), "none: another model or version"]
     which = np.where(best < SAME, len(names), cosines.argmax(axis=0))

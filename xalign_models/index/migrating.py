@@ -1,4 +1,4 @@
-"""A new model's vectors predicted from the old ones, with a bound on what a query loses by it."""
+"""Predicts a new model's vectors from the old ones, with a bound on a query's loss."""
 
 from math import ceil
 from typing import Any
@@ -14,26 +14,26 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import nearest_others, normalise
 
 TEXTS, LEAST = 2000, 100
-"""Texts of the index that the new model encodes, at most and at least."""
+"""Maximum and minimum number of the index's texts that the new model encodes."""
 LEVEL, WANTED = 0.1, 0.3
-"""Share of queries whose loss may exceed the bound, and the bound that encoding some rows first should reach."""
+"""Share of queries whose loss may exceed the bound, and the bound to reach by encoding some rows first."""
 
 
 def conformal(losses: AnyFloats, level: float) -> float:
     """The split-conformal bound: the ceil((n + 1) (1 - level))-th smallest of n losses, or 1 if there are too few.
 
-    The loss of a new query that is exchangeable with those, on an index of the same size, is at most the bound with
-    probability 1 - level or more (Papadopoulos et al., 2002; Lei et al., 2018).
+    For a new query that is exchangeable with these queries, on an index of the same size, the loss is at most the bound
+    with probability 1 - level or more (Papadopoulos et al., 2002; Lei et al., 2018).
     """
     place = ceil((len(losses) + 1) * (1 - level))
     return float(np.sort(losses)[place - 1]) if place <= len(losses) else 1.0
 
 
 def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
-    """A map from the vectors of a sample, all with text, to a new model's, with the losses of one fitted on half.
+    """A map from the vectors of a sample, all with text, to a new model's, with the losses of a map fitted on half.
 
-    The losses are those of the other half in an index of that half alone. The map on all texts should lose less, but
-    an index of more rows may lose more, because its rows lie closer to each other. A query's loss is the share of a new
+    The losses are measured on the other half, in an index of only that half. The map on all texts should lose less, but
+    a larger index may lose more, because its rows are closer to each other. A query's loss is the share of a new
     index's ten nearest rows that are not among the ten nearest here.
 
     Returns:
@@ -43,7 +43,7 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
 
     Raises:
         DataError: The index has fewer than 100 texts.
-        ModelError: The vectors are not the old model's.
+        ModelError: The vectors are not from the old model.
     """
     texts, codes = [str(text) for text in sample.rows.texts or ()], sample.codes.tolist()
     if len(texts) < LEAST:

@@ -18,7 +18,7 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER
 
 
 class Postgres(Index):
-    """A table with a key, by default the primary one, and a column of type ``vector`` or ``halfvec``."""
+    """A table with a key, by default the primary key, and a column of type ``vector`` or ``halfvec``."""
 
     def __init__(self, url: str, table: str, columns: Columns) -> None:
         try:
@@ -50,7 +50,7 @@ class Postgres(Index):
         return int(self._all("SELECT count(*) FROM {table}")[0][0])
 
     def read(self, *, missing: bool = False, second: bool = False) -> Iterator[Rows]:
-        if not self.unique:  # other rows of a batch's last key would be passed over
+        if not self.unique:  # other rows with a batch's last key would be skipped
             ((self.unique,),) = self._all("SELECT count(DISTINCT {key}) = count(*) FROM {table}")
             require_unique(self.source, self.key, self.unique)
         texts, langs = (
@@ -59,7 +59,7 @@ class Postgres(Index):
         fields = f"{{key}}, {{{'second' if second else 'first'}}}::real[], {texts}, {langs}"
         kept = "{first} IS NOT NULL AND {second} IS NULL" if missing else "TRUE"
         last: list[Any] = []
-        while True:  # each batch is a query of its own, so that writing may go on meanwhile
+        while True:  # each batch is a separate query, so writing can continue in between
             after = "AND {key} > %s" if last else ""
             query = f"SELECT {fields} FROM {{table}} WHERE {kept} {after} ORDER BY {{key}} LIMIT {ROWS}"
             if not (found := self._all(query, last)):

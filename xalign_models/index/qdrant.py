@@ -12,11 +12,11 @@ from xalign_models.index.base import Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
 
 PAGE = 2048
-"""Points of a request; 384 dimensions of one are some 8 kB of JSON."""
+"""Points per request; a point with 384 dimensions is about 8 kB of JSON."""
 
 
 class Qdrant(Index):
-    """A collection, by a server's address or in a directory of the client's local mode; texts are in the payload."""
+    """A collection, at a server's address or in a directory of the client's local mode; texts are in the payload."""
 
     def __init__(self, place: str, collection: str, columns: Columns) -> None:
         local = "://" not in place
@@ -35,7 +35,7 @@ class Qdrant(Index):
         self.column = columns.pick("vector", named := self._named(), place, needed=True)
         if named[self.column].multivector_config:
             raise FileError(
-                f"{place}: a point of {collection} has several vectors; name a column of one with --column."
+                f"{place}: a point of {collection} has several vectors; name a column with one vector with --column."
             )
         points, _ = self.client.scroll(collection, limit=PAGE)
         payloads = [self.client.get_collection(collection).payload_schema, *(point.payload or {} for point in points)]

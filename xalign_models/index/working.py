@@ -28,11 +28,11 @@ from xalign_models.specs import Vectors
 from xalign_models.vectors.applying import in_turn
 
 RECORD, MAP, FIRST = "index.json", "map.npz", "encode-first.txt"
-"""Files in the output folder: the source and settings, a map between models, ids of rows to encode first."""
+"""Files in the output folder: source and settings, a map between models, ids of rows to encode first."""
 LATER = ("lang", "limit", "queries")
 """Fields that records of older versions lack."""
 ALIKE = 0.9
-"""Least median cosine of the index's vectors with the model's for a fix: the texts may lack what was encoded with them,
+"""Minimum median cosine of the index's vectors with the model's for a fix: texts may lack parts that were encoded,
 such as a title."""
 
 
@@ -40,7 +40,7 @@ def open_model(model: str, device: str | None = None) -> Recipe:
     """The model of an index.
 
     Raises:
-        ModelError: It is aligned or unknown.
+        ModelError: The model is aligned or unknown.
     """
     spec = find_spec(model)
     if spec.alignment:
@@ -49,7 +49,7 @@ def open_model(model: str, device: str | None = None) -> Recipe:
 
 
 def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:
-    """All tables of an audit, with its model also those that need it; ``text`` as for :func:`expecting.expect`.
+    """All tables of an audit, with the index's model also those that need it; ``text`` as for :func:`expecting.expect`.
 
     Raises:
         XAlignError: The index has no usable vectors or no languages, or text is missing.
@@ -79,11 +79,11 @@ def fix(
     :func:`expecting.expect`, ``lang`` is the language of rows without one, and ``each`` is that of :func:`fill`.
 
     Returns:
-        The method, the number of rows, and how many of them have no vector that could be mapped.
+        The method, the number of rows, and the number of rows without a vector that can be mapped.
 
     Raises:
         ModelError: The second column or the folder belongs to another run, the vectors are not the model's, or no
-            method is better than none.
+            method is better than the plain vectors.
         XAlignError: As for :func:`expecting.expect`, or a write failed.
     """
     asked: dict[str, Any] = {"source": index.home, "column": index.column, "model": model, "method": method}
@@ -115,7 +115,7 @@ def _is_new(index: Index, output: Path, asked: dict[str, Any]) -> bool:
     """Whether nothing was written yet; False if the same call was interrupted."""
     if (output / RECORD).is_file():
         known = {name: asked.get(name) for name in LATER} | read_json(output / RECORD)
-        if known.get("source") == index.source:  # an old record has the source as it was given
+        if known.get("source") == index.source:  # an old record has the source as given
             known["source"] = index.home
         if other := ", ".join(f"{name} {known.get(name)}" for name in asked if known.get(name) != asked[name]):
             raise ModelError(f"{output} belongs to another run, with {other}; choose another --output.")
@@ -136,7 +136,7 @@ def migrate(
     The folder gets the map and, one per line, the ids of the rows to encode first.
 
     Returns:
-        The record of the map, with the losses of :func:`migrating.fit`, the number of rows, and how many had no vector.
+        The record of the map, with the losses of :func:`migrating.fit`, the number of rows, and those without a vector.
 
     Raises:
         XAlignError: As for :func:`fix` and :func:`migrating.fit`, or the method cannot map between models.

@@ -113,7 +113,7 @@ def test_a_finished_file_whose_batches_have_other_lengths_is_recognised(tmp_path
         assert fill(index, rotated) == (COUNT, 0)
         shorter = pq.read_table(index.output).slice(0, COUNT - 1)
         pq.write_table(shorter, index.output)
-        with pytest.raises(FileError, match="differs from the vectors"):
+        with pytest.raises(FileError, match="differs from the expected vectors"):
             fill(index, rotated)
 
 
@@ -171,7 +171,7 @@ def test_vectors_of_other_maps_in_the_second_column_are_found(stored):
         index.add(DIM)
         ids, vectors = content(index)
         index.write(ids[:COUNT], vectors[:, ::-1].copy())
-        with pytest.raises(FileError, match="differs from the vectors"):
+        with pytest.raises(FileError, match="differs from the expected vectors"):
             fill(index, rotated)
 
 

@@ -184,7 +184,7 @@ def test_an_index_of_another_model_is_left_alone(command, documents, xalign, wor
     words = [str(tiny_model) if word == "MODEL" else word for word in command]
     status, _, err = xalign("index", *words, tiny_model, source, "-o", "moved")
     assert status == 2
-    assert "not those of" in err[0]
+    assert "vectors are not from" in err[0]
     assert not (workdir / "moved").exists()
     assert open_index(source).written() is None
 
