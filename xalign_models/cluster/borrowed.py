@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _Importable(list[str]):
-    """Folders for the workers' search path; takes only those that this process imports from."""
+    """Folders for the workers' search path; keeps only folders that this process imports from."""
 
     def extend(self, folders: Iterable[str]) -> None:
         super().extend(folder for folder in folders if folder in map(os.path.abspath, sys.path))
@@ -25,23 +25,23 @@ def job_config(ray: Any) -> Any:
 
 
 def stay_on_loopback(ray: Any) -> None:
-    """Let a cluster that this process starts listen on loopback alone, as it does by default on macOS and Windows."""
+    """Let a cluster that this process starts listen only on loopback, Ray's default on macOS and Windows."""
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # for the processes that it starts
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
 
 
 def read_token(ray: Any) -> None:
-    """Let Ray read its token from the environment now; a program that imported Ray earlier had none then."""
+    """Let Ray read its token from the environment now; it was not set if the program imported Ray earlier."""
     ray._raylet.Config.initialize("")
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def be_silent(ray: Any) -> None:
-    """Let the driver print none of Ray's own reports of workers and units that failed, which come in colour codes."""
-    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of values that nobody takes
+    """Keep the driver from printing Ray's own reports of failed workers and units, which have colour codes."""
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # in values that nobody reads
     ray._private.worker.listen_error_messages = lambda worker, stopped: None
 
 
 def repeats(ray: Any) -> int:
-    """In a worker: how often the unit was begun before, by workers that were lost."""
+    """In a worker: how often lost workers have begun the unit before."""
     return int(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())

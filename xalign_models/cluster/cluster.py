@@ -1,4 +1,4 @@
-"""A Ray cluster: its resources, the connection to it, and the one loop that all work on it goes through."""
+"""A Ray cluster: its resources, the connection to it, and the single loop for all work on it."""
 
 import logging
 import os
@@ -22,9 +22,9 @@ from xalign_models.plugins import load_plugins, sources
 logger = logging.getLogger(__name__)
 
 RETRIES = 3
-"""How often Ray repeats a unit elsewhere after its worker was lost."""
+"""How often Ray repeats a unit elsewhere after losing its worker."""
 AHEAD = 4
-"""Items of a stream that are read for each worker, so that none waits for the driver or for a slow item."""
+"""Items of a stream that are read per worker, so that no worker waits for the driver or a slow item."""
 WATCHED = 1000
 """Number of the oldest units that the driver waits for at a time."""
 
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The worker of a unit, the unit's start and end, in seconds since 1970, and how often it was begun before."""
+    """The worker of a unit, the unit's start and end in seconds since 1970, and how often it was begun before."""
 
     worker: tuple[str, int]
     start: float
@@ -59,8 +59,8 @@ class Cluster:
         cpus: ``--cpus-per-task``: cores and threads of a unit.
         gpus: ``--gpus-per-task``: GPUs of a unit; a fraction lets several units share a GPU. None is one GPU if the
             cluster has any and the device is not the CPU.
-        device: cpu, cuda or mps; None is the fastest that a worker has.
-        tell: Takes the line on the work, once it is done.
+        device: cpu, cuda or mps; None uses the fastest that a worker has.
+        tell: Receives a line about the work once it is done.
     """
 
     address: str | None = None
@@ -72,22 +72,22 @@ class Cluster:
     def __post_init__(self) -> None:
         """Check the resources."""
         if self.cpus < 1:
-            raise ModelError(f"--cpus-per-task {self.cpus} is not possible; give at least 1.")
+            raise ModelError(f"--cpus-per-task {self.cpus} is invalid; give at least 1.")
         if self.gpus is not None and self.gpus < 0:
-            raise ModelError(f"--gpus-per-task {self.gpus} is not possible; give 0 or more, e.g. 0.25.")
+            raise ModelError(f"--gpus-per-task {self.gpus} is invalid; give 0 or more, e.g. 0.25.")
         if self.device and ("," in self.device or self.device == "cuda:all"):
             raise ModelError(f"--device {self.device}: Ray assigns the devices of a cluster; give cuda.")
 
     @property
     def where(self) -> str:
-        """The address of the cluster; empty for one that is started here."""
+        """The address of the cluster; empty for one started here."""
         return self.address or os.environ.get("RAY_ADDRESS", "")
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
-        """The module ``ray``, connected; a cluster that was started for this is stopped at the end.
+        """The module ``ray``, connected; a cluster started for this purpose is stopped at the end.
 
-        Such a cluster listens on loopback alone, and serves only processes that have its random token.
+        Such a cluster listens only on loopback, and serves only processes with its random token.
 
         Raises:
             ModelError: Ray is not installed, or the cluster cannot be reached.
@@ -117,13 +117,13 @@ class Cluster:
                     read_token(ray)
                     options["include_dashboard"] = False
                 ray.init(address or None, logging_level="ERROR", log_to_driver=False, **options)
-            except Exception as error:  # Ray raises a bare one if a busy machine starts it slowly
+            except Exception as error:  # Ray raises a bare Exception if a busy machine starts it slowly
                 reason = " ".join(str(error).split())[:200]
                 if address == "auto" and isinstance(error, ConnectionError):
-                    reason = "none answers on this machine; leave out --address and RAY_ADDRESS to start one."
+                    reason = "no cluster answers on this machine; leave out --address and RAY_ADDRESS to start one."
                 raise ModelError(f"Cannot reach a Ray cluster at {address or 'this machine'}: {reason}") from None
             if ours is not None:  # not set from Python
-                with suppress(ValueError):  # outside the main thread, where Ray sets none
+                with suppress(ValueError):  # outside the main thread, where Ray sets no handler
                     signal.signal(signal.SIGTERM, ours)  # Ray's prints a trace of its compiled code
         try:
             yield ray
@@ -133,10 +133,10 @@ class Cluster:
 
     @contextmanager
     def pool(self, plugins: Sequence[str] | None = None) -> Iterator["Pool"]:
-        """The loop for units of work; at its end, ``tell`` gets a line on them and on the time that workers waited.
+        """The loop for units of work; at the end, ``tell`` gets a line on the units and the workers' waiting time.
 
         Args:
-            plugins: Files and modules that the workers load from their machines, by default those of this process.
+            plugins: Files and modules that workers load from their machines; by default this process's plug-ins.
 
         Raises:
             ModelError: As for :meth:`connect`, or no machine has the resources of a unit.
@@ -148,7 +148,7 @@ class Cluster:
                 self.tell(report(pool.spans))
 
     def map(self, function: Callable[..., Any], common: Any, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield ``function(common, item)`` of each item, in their order; items are read as needed.
+        """Yield ``function(common, item)`` of each item, in order; items are read as needed.
 
         Raises:
             WorkerLostError: The worker of an item was lost too often.
@@ -170,7 +170,7 @@ class Cluster:
 
 
 class Pool:
-    """The units of work of a command. Ray does each as soon as a worker is free and has the vectors that it takes.
+    """The units of work of a command. Ray runs each unit once a worker is free and has the vectors it needs.
 
     Args:
         cluster: The resources of a unit.
@@ -178,11 +178,11 @@ class Pool:
         plugins: Plug-ins that a worker loads first.
 
     Attributes:
-        slots: Number of units that the cores of the machines with enough GPUs can do at once.
-        spans: When each unit was done, and by which worker.
+        slots: Number of units that the cores of machines with enough GPUs can run at once.
+        spans: Worker and times of each unit.
 
     Raises:
-        ModelError: No machine of a cluster that was started here has the resources of a unit. Another one may grow.
+        ModelError: No machine of a cluster started here has the resources of a unit. Other clusters may grow.
     """
 
     def __init__(self, cluster: Cluster, ray: Any, plugins: Sequence[str]) -> None:
@@ -195,7 +195,7 @@ class Pool:
         if not slots:
             asked = f"--cpus-per-task {cluster.cpus}" + (f" --gpus-per-task {gpus:g}" if gpus else "")
             have = "; ".join(f"{cores:g} cores, {has:g} GPUs" for cores, has in sorted({*machines}, reverse=True)[:3])
-            said = f"{asked}: no machine of the cluster has so much; the largest have {have}. Ask for less"
+            said = f"{asked}: no machine of the cluster has that much; the largest have {have}. Ask for less"
             if not cluster.where:
                 raise ModelError(f"{said}.")
             logger.warning("%s, unless the cluster grows: the work waits until then.", said)
@@ -208,15 +208,15 @@ class Pool:
         self._running: dict[Any, Any] = {}
 
     def start(self, key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Submit a unit; returns a reference to what it shares, which a later unit may have among its arguments."""
+        """Submit a unit; returns a reference to its shared vectors, which a later unit can take as an argument."""
         value, shared = self._begin(*self._setup, function, *arguments)
         self._running[value] = key
         return shared
 
     def results(self) -> Iterator[tuple[Any, Any]]:
-        """The key and the value of each unit when it is done, until none is left; the caller may start more meanwhile.
+        """The key and value of each unit as it finishes; the caller may start more units in the meantime.
 
-        The value is a :class:`WorkerLostError` if workers were lost too often, and the unit's own error is raised.
+        The value is a :class:`WorkerLostError` if workers were lost too often; a unit's own error is raised.
         """
         errors = self.ray.exceptions
         while self._running:
@@ -229,11 +229,11 @@ class Pool:
                 if not isinstance(cause, errors.RayError):
                     raise cause from None
                 lost = f"{_part(key)}: the worker was lost {RETRIES + 1} times ({type(cause).__name__})"
-                advice = "it crashes or needs more memory; raise --cpus-per-task, so that fewer parts share a machine."
+                advice = "it crashes or needs more memory; raise --cpus-per-task so that fewer parts share a machine."
                 yield key, WorkerLostError(f"{lost}; {advice}")
             else:
                 if span.repeats:
-                    logger.warning("%s: a worker was lost, and another one did its work.", _part(key))
+                    logger.warning("%s: a worker was lost, and another one repeated its work.", _part(key))
                 self.spans.append(span)
                 yield key, value
 
@@ -244,7 +244,7 @@ def _part(key: Any) -> str:
 
 
 def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
-    """In a worker: do a unit on that many threads, however many cores the machine has."""
+    """In a worker: run a unit on this number of threads, however many cores the machine has."""
     import ray
 
     start = time()
@@ -257,7 +257,7 @@ def _work(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *argu
 
 
 def report(spans: Sequence[Span]) -> str:
-    """A line on units and on the share of time that workers waited.
+    """A line on the units and on the share of time that workers waited.
 
     A worker's time begins with its first unit, once it has loaded the code, and ends with the last unit of all.
     """

@@ -28,10 +28,10 @@ from xalign_models.specs import digest
 logger = logging.getLogger(__name__)
 
 SHARD = 16_384
-"""Texts of a shard, which are sorted by length and batched together, as in an encode on one machine."""
+"""Texts of a shard, which are sorted by length and batched together, as on a single machine."""
 MANIFEST = "corpus.json"
 ABANDONED = 3600
-"""Seconds after which a half-written file has no writer: a shard is written at once."""
+"""Seconds after which a half-written file has no writer, because a shard is written in one go."""
 
 
 def encode_corpus(
@@ -48,10 +48,10 @@ def encode_corpus(
 ) -> list[Path]:
     """Encode any number of texts in shards, which the workers write to a folder that all machines share.
 
-    The driver holds four shards of text for each worker and no vectors. Existing shards of the same texts are kept, so
-    that an interrupted run resumes and a corpus can grow; shards of other texts are replaced. A shard whose worker is
-    lost is encoded again. On processors of one kind the vectors are, bit for bit, those of the same shards encoded on
-    one machine.
+    The driver holds four shards of text per worker and no vectors. Existing shards of the same texts are kept, so an
+    interrupted run resumes and a corpus can grow; shards of other texts are replaced. If a worker is lost, its shard is
+    encoded again. On processors of one kind, the vectors are bit for bit the same as for these shards encoded on one
+    machine.
 
     Args:
         model: A name, a directory or a hub id.
@@ -60,7 +60,7 @@ def encode_corpus(
         folder: Folder for files with (shard, d) vectors, whose names are the number of the shard and a digest of its
             texts, and for a manifest.
         cluster: The cluster and the resources of a worker, which has a copy of the model.
-        prompt: Prompt before every text, or around ``[TEXT]``; by default the model's own, and ``""`` for none.
+        prompt: Prompt before every text, or around ``[TEXT]``; by default the model's own; ``""`` for no prompt.
         shard: Texts of a shard.
         half: Store float16 instead of float32.
         overrides: Fields of the backbone's spec.
@@ -72,12 +72,12 @@ def encode_corpus(
         WorkerLostError: The worker of a shard was lost too often.
         DataError: A text is None, a number or bytes.
         ModelError: ``shard`` is below 1, the texts are one string, or the folder has vectors of another model.
-        XAlignError: The model cannot be loaded, the language is unknown, or a text cannot be encoded, or not in half
+        XAlignError: The model cannot be loaded, the language is unknown, or a text cannot be encoded, e.g. in half
             precision.
     """
     if shard < 1:
-        raise ModelError(f"shard {shard}: at least 1.")
-    if isinstance(texts, str):  # which would be encoded letter by letter
+        raise ModelError(f"shard {shard}: give at least 1.")
+    if isinstance(texts, str):  # it would be encoded letter by letter
         raise ModelError("The texts are one string; give a list of texts.")
     ((model,), given), folder = whole_paths([model], overrides), folder.resolve()
     language = language and canonical(language)
@@ -86,7 +86,7 @@ def encode_corpus(
     identity = {"model": f"{meta.name}@{meta.revision}", "language": language, "prompt": prompt}
     _claim(folder, {**identity, "shard": shard, "dtype": dtype})
     for leftover in folder.glob(".*.part"):
-        with suppress(FileNotFoundError):  # another driver was quicker
+        with suppress(FileNotFoundError):  # another driver was faster
             if leftover.stat().st_mtime < time() - ABANDONED:
                 leftover.unlink()
     work = (meta.revision, model, cluster.device, given), language, prompt, dtype
@@ -105,18 +105,18 @@ def encode_corpus(
         for count in cluster.map(_encode, work, missing()):
             bar.update(count)
     for rest in folder.glob(f"{len(paths):08d}-*.npy"):
-        logger.warning("%s and what follows it is of a longer corpus; remove it unless you resume that corpus.", rest)
+        logger.warning("%s and later shards are from a longer corpus; remove them unless you resume it.", rest)
     return paths
 
 
 def whole_paths(models: Iterable[str], overrides: Mapping[str, Any] | None) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Models and overrides, with absolute paths for directories, as workers may run in another folder."""
+    """Models and overrides, with absolute paths for directories, because workers may run in another folder."""
 
     def absolute(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(Path(name).resolve()) if Path(name).is_dir() else name for name in names)
 
     given = dict(overrides or {})
-    if (trusted := given.get("trust_remote_code")) and not isinstance(trusted, bool):  # which is refused later
+    if (trusted := given.get("trust_remote_code")) and not isinstance(trusted, bool):  # a bool is refused later
         given["trust_remote_code"] = absolute((trusted,) if isinstance(trusted, str) else trusted)
     return absolute(models), given
 
@@ -125,7 +125,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Reserve the folder for this corpus.
 
     Raises:
-        ModelError: It has another corpus.
+        ModelError: The folder has another corpus.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -139,7 +139,7 @@ def _encode(work: tuple[Any, ...], item: tuple[Path, Sequence[str]]) -> int:
     """In a worker: encode a shard and write its vectors."""
     (*model, given), language, prompt, dtype = work
     path, texts = item
-    with np.errstate(over="ignore"):  # half precision that overflows is refused
+    with np.errstate(over="ignore"):  # overflow in half precision is refused
         vectors = kept_encoder(*model, **given).encode_texts(texts, [language] * len(texts), prompt).astype(dtype)
     if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
         raise ModelError(f"The vector of {texts[bad[0]][:80]!r} is not finite in {dtype}; store it without half=True.")
@@ -155,7 +155,7 @@ _kept: dict[str, XAlignEncoder] = {}
 
 
 def kept_encoder(revision: str, model: str, device: str | None, **given: Any) -> XAlignEncoder:
-    """The encoder that a worker uses for one unit after another.
+    """The encoder that a worker reuses for its units.
 
     Raises:
         ModelError: The model on this machine has another revision.
@@ -164,6 +164,6 @@ def kept_encoder(revision: str, model: str, device: str | None, **given: Any) ->
         _kept.clear()
         encoder = load_encoder(model, device=device, **given)
         if encoder.mteb_model_meta.revision != revision:
-            raise ModelError(f"{model} on {gethostname()} is not the driver's; give all machines the same model.")
+            raise ModelError(f"{model} on {gethostname()} differs from the driver's; give all machines the same model.")
         _kept[key] = encoder
     return _kept[key]

@@ -1,8 +1,8 @@
 """``xalign run --engine ray``: models x tasks x subsets on the workers of a Ray cluster.
 
 The first model on a task encodes each language once, spread over the workers; other units follow in blocks.
-Each machine has its own store, and Ray's object store carries vectors between machines. The driver alone writes
-results, complete at any moment. A unit whose worker is lost is repeated elsewhere.
+Each machine has its own store, and Ray's object store carries vectors between machines. Only the driver writes
+results, which are complete at any moment. If a worker is lost, its unit is repeated elsewhere.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,9 +29,9 @@ from xalign_models.models.names import Located, locate_all
 from xalign_models.results.items import Level, full_folder, save_items
 
 PIECES = 4
-"""Units that languages are spread over, for each slot of the cluster: few, and yet no worker waits long."""
+"""Units per slot of the cluster that languages are spread over: few, but enough that no worker waits long."""
 REST = 10
-"""A growing result is written again after this many times the duration of the last write, to leave the driver time."""
+"""A growing result is rewritten after this many times the duration of the last write, to leave the driver time."""
 
 
 def run(
@@ -51,9 +51,9 @@ def run(
     Scores and files are the same, bit for bit on processors of one kind with as many threads as ``cluster.cpus``. Every
     machine needs the package, ``XALIGN_DATA`` with the same text as the driver's, and the directories of the models.
 
-    The arguments are those of that function, and ``cluster``, the cluster and the resources of a unit; ``most``, the
+    Besides that function's arguments, there are ``cluster``, the cluster and the resources of a unit; ``most``, the
     maximum number of subsets of a unit whose texts are encoded already; and ``plugins``, files and modules that the
-    workers load from their machines, by default those of this process.
+    workers load from their machines, by default this process's plug-ins.
 
     Yields:
         One outcome per model and task, as soon as it is available.
@@ -69,13 +69,13 @@ def run(
         scorer = partial(score, cluster.device, given, items, len(pool.ray.nodes()) > 1)
         names = {model: place.name for model, place in located.items()}
         driver = _Driver(pool, scorer, SafeResultCache(output), tasks_by_name, names, items, most)
-        for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # without models, to load the code
+        for family in [*families.values(), *[[]] * (pool.slots - len(families))]:  # empty ones only load the code
             pool.start(tuple(family), open_models, cluster.device, given, family)
         try:
             for key, answer in pool.results():
                 yield from driver.close(key, answer) if isinstance(key, Unit) else driver.open(key, answer)
         finally:  # also after an interruption
-            with ExitStack() as last:  # runs all in reverse, also if one cannot be saved
+            with ExitStack() as last:  # runs all in reverse, even if one cannot be saved
                 for result in driver.results.values():
                     last.callback(result.put_back)
                     last.callback(result.save)
@@ -91,7 +91,7 @@ def _family(model: str, located: Located) -> str:
 
 @dataclass
 class _Driver:
-    """The results of a run and its units, each of which Ray begins once the units that it waits for are done."""
+    """The results of a run and its units; Ray begins each unit once the units that it waits for are done."""
 
     pool: Pool
     scorer: Callable[..., Answer]
@@ -132,7 +132,7 @@ class _Driver:
     def close(self, unit: Unit, answer: Any) -> Iterator[Outcome]:
         """Record the result of a unit; yields the outcome of its model and task after their last unit."""
         lost = isinstance(answer, WorkerLostError)
-        if lost and unit in self.waiting:  # the worker may have been that of a unit before it
+        if lost and unit in self.waiting:  # the lost worker may have run an earlier unit
             self.waiting.remove(unit)
             self.start(unit)
             return
@@ -143,13 +143,13 @@ class _Driver:
 
 
 class Growing:
-    """The result of a model, without its backbone, on a task's chosen subsets; the driver alone writes it.
+    """The result of a model, without its backbone, on a task's chosen subsets; only the driver writes it.
 
     Attributes:
         revision: Revision of the model.
         subsets: Subsets that the model can be scored on and has no score for.
         units: Units that are not done yet.
-        put_back: Puts an old result back if there is no new one.
+        put_back: Restores an old result if there is no new one.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Growing:
     def close(
         self, unit: Unit, result: TaskResult | None, error: str, items: dict[str, Any], costs: dict[str, Any]
     ) -> None:
-        """Record what :func:`score` has returned for a unit."""
+        """Record the answer of :func:`score` for a unit."""
         self.units.remove(unit)
         if result is None:
             self._error = self._error or error
@@ -215,7 +215,7 @@ class Growing:
 
 
 def merged(results: Sequence[TaskResult]) -> TaskResult:
-    """Merge results of one task, later ones first; by halves, since a merge takes as long as both have subsets."""
+    """Merge results of one task, later ones first; by halves, because merging takes time for all subsets of both."""
     if len(results) == 1:
         return results[0]
     half = len(results) // 2

@@ -9,7 +9,7 @@ from mteb.abstasks import AbsTask
 from xalign_models.evaluation.run import languages_of
 
 MOST, LEAST = 2048, 64
-"""Maximum and minimum number of subsets of a unit whose languages are encoded already."""
+"""Maximum and minimum number of subsets in a unit whose languages are encoded already."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Unit:
 def plan(
     model: str, task: AbsTask, subsets: Sequence[str], givers: Mapping[str, Unit], pieces: int, most: int = MOST
 ) -> tuple[dict[Unit, set[Unit]], dict[str, Unit]]:
-    """The units of a model on a task, and the units that each waits for.
+    """The units of a model on a task, and the units that each of them waits for.
 
     A unit waits for the units that encode its languages first; units that can run at once never encode the same
-    language. All pairs of 204 languages give 102 pairs without a common language, spread over the cluster, and then
-    blocks of the other pairs, each as soon as its languages are encoded.
+    language. All pairs of 204 languages give 102 pairs without a common language, spread over the cluster, followed by
+    blocks of the other pairs, each starting as soon as its languages are encoded.
 
     ``givers`` has, for each language, the unit that encodes it, from models with the same vectors that were planned
     before. Languages are spread over ``pieces`` units; a few times the number of slots keeps all workers busy. A unit
-    whose languages are encoded already has at most ``most`` subsets, but subsets in the same languages stay together.
+    with languages encoded already has at most ``most`` subsets, but subsets in the same languages stay together.
 
     Returns:
         The units with the units that they wait for, and ``givers`` with the new units.
@@ -79,7 +79,7 @@ def plan(
 
 
 def _apart(groups: Sequence[frozenset[str]], known: Set[str]) -> Iterator[frozenset[str]]:
-    """Groups with new languages, such that no two groups share a new language."""
+    """Groups with new languages, where no two groups share a new language."""
     taken: set[str] = set()
     for group in groups:
         if (new := group - known) and not new & taken:

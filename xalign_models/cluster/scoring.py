@@ -1,4 +1,4 @@
-"""The workers' side of a run on a cluster: they open models and score units."""
+"""The workers' side of a run on a cluster: opening models and scoring units."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ Vectors = tuple[str, list[bytes], npt.NDArray[np.float32]]
 def open_models(
     device: str | None, given: Mapping[str, Any], models: Sequence[str]
 ) -> list[tuple[XAlignEncoder, str] | XAlignError]:
-    """Models without their backbone, each with the name of the device; or why there is none."""
+    """Models without their backbone, each with the name of the device, or the reason for a missing model."""
     opened: list[tuple[XAlignEncoder, str] | XAlignError] = []
     for model in models:
         try:
@@ -55,11 +55,11 @@ def score(
     unit: Unit,
     *shared: Vectors | None,
 ) -> Answer:
-    """Score a unit in a folder of its own, where a second attempt resumes; ``shared`` has vectors of other units.
+    """Score a unit in its own folder, where a second attempt resumes; ``shared`` has vectors of other units.
 
     Returns:
-        mteb's result of the subsets or None, the reason of a failure, outcomes of items, an array per subset, and what
-        the model was measured to cost. With ``share``, also the vectors, if the unit is the first to encode a language.
+        mteb's result of the subsets or None, the reason for a failure, outcomes of items, an array per subset, and the
+        model's measured costs. With ``share``, also the vectors, if the unit is the first to encode a language.
     """
     import ray
 
@@ -68,7 +68,7 @@ def score(
     identify(task)
     task.hf_subsets = list(unit.subsets)
     if str(task.metadata.revision) != unit.data:
-        error = f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text."
+        error = f"{unit.task}: the text on {node[:8]} differs from the driver's; give all machines the same text."
         return Answer((None, error, {}, {}))
     try:
         with without_exit():
@@ -95,7 +95,7 @@ def score(
 
 
 class NotingStore:
-    """A store that notes the keys of all vectors that it is asked for."""
+    """A store that notes the keys of all requested vectors."""
 
     def __init__(self, store: EmbeddingStore) -> None:
         self._store = store

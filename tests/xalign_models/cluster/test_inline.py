@@ -229,7 +229,7 @@ def test_a_worker_with_another_model_is_refused(inline, tiny_model, workdir, mod
 
     inline.before = change
     (found,) = run([str(copy)], workdir / "out")
-    assert "is not the driver's; give all machines the same model" in found.error
+    assert "differs from the driver's; give all machines the same model" in found.error
 
 
 @pytest.mark.parametrize("field", ["trust_remote_code", "prompts"])
@@ -339,7 +339,7 @@ def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_te
     other = str(write_text(workdir / "other", 30, seed=8))
     inline.before = lambda name: monkeypatch.setenv("XALIGN_OWN", other) if name.startswith("OwnParallel") else None
     (found,) = run(models[:1], workdir / "out")
-    assert "not the driver's" in found.error
+    assert "differs from the driver's" in found.error
     assert not list((workdir / "out").rglob("OwnParallel.json"))
 
 
@@ -501,7 +501,7 @@ def test_work_that_another_worker_repeats_is_told_once(inline, models, workdir, 
     assert not one.error
     (line,) = (record.getMessage() for record in caplog.records)
     assert line.startswith(f"OwnParallel of {models[0]}, ")
-    assert line.endswith(": a worker was lost, and another one did its work.")
+    assert line.endswith(": a worker was lost, and another one repeated its work.")
 
 
 CLUSTERS = [
@@ -520,7 +520,7 @@ def test_resources_that_no_machine_has_are_refused_and_not_waited_for(inline, ma
     """An error here; a cluster with an address may grow, so that a warning says what is missing."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     inline.machines = machines
-    with pytest.raises(ModelError, match=r"^--cpus-per-task \d+.*: no machine of the cluster has so much; .* cores"):
+    with pytest.raises(ModelError, match=r"^--cpus-per-task \d+.*: no machine of the cluster has that much; .* cores"):
         next(on_ray.Cluster(**wanted).map(pow, 2, [1]))
     assert not caplog.text
     assert list(on_ray.Cluster("auto", **wanted).map(pow, 2, [1])) == [2]
