@@ -49,11 +49,11 @@ class How(StrEnum):
     """How a language model gives its scores."""
 
     GENERATE = "generate"
-    """It writes JSON."""
+    """The model writes JSON."""
     EXPECTED_SCORE = "expected_score"
     """The mean of the digits 1 to 9 by their probability at each key, for models too small to write JSON reliably.
 
-    A 10 starts with a 1 and counts as 1: a single token cannot tell them apart.
+    A 10 starts with a 1 and counts as 1, because a single token cannot tell them apart.
     """
 
 
@@ -96,7 +96,7 @@ class Critic:
 
     @cached_property
     def identity(self) -> str:
-        """Hex digits that identify what the scores depend on: weights and prompt; not the dtype."""
+        """Hex digits that identify the weights and the prompt, on which scores depend; not the dtype."""
         return digest("critic", self.how, self.model.fingerprint, REQUEST, ANSWER)[:16]
 
     def prompt(self, item: Judged) -> str:
@@ -108,8 +108,8 @@ class Critic:
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | ModelError | None]:
         """Semantic, emotional and pragmatic score of each translation.
 
-        None where the written answer is unreadable, or where the probabilities of the digits are not finite; an error
-        where a served model did not answer.
+        None if the written answer is unreadable or the probabilities of the digits are not finite; an error if a served
+        model did not answer.
         """
         prompts = [self.prompt(item) for item in items]
         if self.how is How.GENERATE:
@@ -142,9 +142,9 @@ class Scores:
         return Journal(self._folder / f"{self.critic.label}-{self.critic.identity}.jsonl", FIELDS)
 
     def get(self, items: Sequence[Judged], *, alone: bool = False) -> tuple[Tensor, Tensor]:
-        """Scores (n, 3), float32, zeros where the critic's answer is unreadable; and (n,), where it is readable.
+        """Scores (n, 3), float32, zero if the critic's answer is unreadable; and (n,) whether it is readable.
 
-        ``alone`` waits for other processes that judge, as for :meth:`Translations.fill`.
+        ``alone`` waits for other judging processes, as for :meth:`Translations.fill`.
         """
         journal = self._journal
         if alone:
@@ -162,7 +162,7 @@ class Scores:
                     if not isinstance(scores, ModelError)
                 ]
             )
-            raise_first(judged)  # once the readable answers are kept
+            raise_first(judged)  # after storing the readable answers
         records = [(journal.get(*item) or {}).get("scores") for item in items]
         rows = [[float(scores[key]) for key in KEYS] if scores else [0.0] * len(KEYS) for scores in records]
         readable = torch.tensor([scores is not None for scores in records]).bool()

@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines, so that long or paid work is never done twice."""
+"""An append-only file of JSON lines, so long or paid work is never done twice."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
-    """Items in tuples of ``size``; the last may be shorter (itertools has this from Python 3.12 on)."""
+    """Items in tuples of ``size``; the last may be shorter (in itertools from Python 3.12 on)."""
     remaining = iter(items)
     while batch := tuple(islice(remaining, size)):
         yield batch
@@ -35,7 +35,7 @@ def default_folder() -> Path:
 
 
 def read_records(path: Path, fields: str, parse: Callable[[dict[str, Any]], Item]) -> Iterator[Item]:
-    """The records that ``parse`` makes of a file of JSON lines, without blank lines.
+    """The records that ``parse`` makes from a file of JSON lines, without blank lines.
 
     Raises:
         DataError: A line is malformed, or ``parse`` fails on it; the message lists the expected ``fields``.
@@ -46,7 +46,7 @@ def read_records(path: Path, fields: str, parse: Callable[[dict[str, Any]], Item
                 record = parse(parse_json(line.encode(), str(path)))
             except (FileError, LanguageError, ValueError, KeyError, TypeError) as error:
                 raise DataError(
-                    f"{path}, line {number}: an object with {fields} was expected ({one_line(error)})."
+                    f"{path}, line {number}: expected an object with {fields} ({one_line(error)})."
                 ) from None
             yield record
 
@@ -54,9 +54,9 @@ def read_records(path: Path, fields: str, parse: Callable[[dict[str, Any]], Item
 class Journal:
     """Records by key; the first record of a key counts. Memory holds a 16-byte key and an offset per record.
 
-    A batch is appended in one write, which is flushed to the disk. A process that dies in the middle leaves at most
-    half a line, which is removed when the file is opened next. Several processes may append; each sees the others'
-    records after :meth:`refresh`.
+    A batch is appended in one write, which is flushed to disk. A process that dies in the middle leaves at most half a
+    line, which the next opening removes. Several processes may append; each sees the others' records after
+    :meth:`refresh`.
 
     Args:
         path: The file, created with the first record.
@@ -110,7 +110,7 @@ class Journal:
                 self._read += len(line)
         if damaged:
             logger.warning(
-                "%s: skipped %d damaged lines, not JSON objects with %s; their records will be computed again.",
+                "%s: skipped %d damaged lines (not JSON objects with %s); their records will be computed again.",
                 self.path,
                 damaged,
                 ", ".join(self._key),
@@ -130,7 +130,7 @@ class Journal:
         return self._hash(key) in self._places
 
     def turn(self, keys: Iterable[tuple[Any, ...]]) -> AbstractContextManager[None]:
-        """Exclude other processes that fill the journal, unless it has all these keys; :meth:`refresh` it inside."""
+        """Exclude other processes that fill the journal, unless it has all these keys; call :meth:`refresh` inside."""
         self.refresh()
         if all(key in self for key in keys):
             return nullcontext()
@@ -150,6 +150,6 @@ class Journal:
                     handle.flush()
                     os.fsync(handle.fileno())
             except OSError as error:
-                error.filename = str(self.path)  # a failed write, on a full disk, does not know the name
+                error.filename = str(self.path)  # a failed write, e.g. on a full disk, does not know the name
                 raise
         self.refresh()

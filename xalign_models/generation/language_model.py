@@ -30,7 +30,7 @@ class Completion(NamedTuple):
 
 
 class LanguageModel:
-    """A checkpoint with its language modelling head; weights are loaded when it first writes.
+    """A checkpoint with its language modelling head; weights are loaded on the first call that needs them.
 
     Args:
         model: Asset, directory or hub id.
@@ -77,7 +77,7 @@ class LanguageModel:
         """The weights, on the device.
 
         Raises:
-            AssetError: The checkpoint is unavailable or of another kind.
+            AssetError: The checkpoint is unavailable or has another kind.
             ModelError: The checkpoint lacks weights, e.g. those of the head.
         """
         kind = AutoModelForSeq2SeqLM if self.encoder_decoder else AutoModelForCausalLM
@@ -97,7 +97,7 @@ class LanguageModel:
         return text
 
     def tokenize(self, prompts: Sequence[str], limit: int | None = None) -> Any:
-        """A padded batch on the device, without a second begin token where the prompts have one."""
+        """A padded batch on the device, without a second begin token if the prompts have one."""
         begin = self.tokenizer.bos_token
         special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
         batch = self.tokenizer(
@@ -126,7 +126,7 @@ class LanguageModel:
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def release(self) -> None:
-        """Free the memory of the weights, which are loaded again when they are needed."""
+        """Free the memory of the weights, which are loaded again when needed."""
         if self.__dict__.pop("model", None) is not None and self.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
@@ -148,7 +148,7 @@ class LanguageModel:
             stop: Strings that end a completion; they are not part of it.
             temperature: 0 is greedy; otherwise tokens are sampled.
             seed: Seed of the sampling.
-            **options: Further options of transformers' ``generate``.
+            **options: Other options of transformers' ``generate``.
         """
         batch = self.tokenize(prompts, self._longest() if self.encoder_decoder else None)
         start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
@@ -190,7 +190,7 @@ class LanguageModel:
     def _longest(self) -> int | None:
         """Maximum number of input tokens of a sequence-to-sequence model; None if there is no limit."""
         limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
-        finite = [limit for limit in limits if limit and limit < LARGE_INTEGER]  # a tokenizer without one has more
+        finite = [limit for limit in limits if limit and limit < LARGE_INTEGER]  # a larger value means no limit
         return int(min(finite)) if finite else None
 
     def _ends(self) -> set[int]:
@@ -208,7 +208,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
-        """As :meth:`next_of`, (n, c), after each of several endings of the prompts; the prompts are read only once."""
+        """Like :meth:`next_of`, (n, c), after each of several endings of the prompts, which are read only once."""
         batch = self.tokenize(prompts)
         mask = batch["attention_mask"]
         batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)

@@ -13,7 +13,7 @@ from xalign_models.specs import Dtype
 
 
 class ServedModel:
-    """``openai:MODEL@http://host:8000/v1``; key, budget, timeout and concurrency are those of endpoints.
+    """``openai:MODEL@http://host:8000/v1``; key, budget, timeout and concurrency are set as for endpoints.
 
     Args:
         model: Scheme, model and address.
@@ -29,7 +29,7 @@ class ServedModel:
         self.fingerprint = f"served {self._endpoint.model}"
 
     def chat(self, prompt: str) -> str:
-        """The prompt itself, which the server makes a user's turn of."""
+        """The prompt itself, which the server turns into a user's message."""
         return prompt
 
     def length(self, text: str) -> int:
@@ -37,7 +37,7 @@ class ServedModel:
         return estimated_tokens(text)
 
     def release(self) -> None:
-        """Do nothing: the weights are the server's."""
+        """Do nothing: the server has the weights."""
 
     def write(
         self,
@@ -48,9 +48,9 @@ class ServedModel:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> list[Completion | ModelError]:
-        """Completions of prompts, or the error of each that the server did not answer; several requests at a time.
+        """Completions of prompts, or an error for each unanswered prompt; several requests run at a time.
 
-        No request is sent that would exceed the budget. See
+        A request that would exceed the budget is not sent. See
         :meth:`~xalign_models.generation.language_model.LanguageModel.write` for the arguments.
         """
         settings = Settings.from_environment()
@@ -82,12 +82,12 @@ class ServedModel:
 
 
 def open_writer(model: str, device: str | None = None, dtype: Dtype | None = None) -> LanguageModel | ServedModel:
-    """The language model of a name: a served one, or a causal checkpoint."""
+    """The language model with a name: a served model or a causal checkpoint."""
     return ServedModel(model) if model.startswith("openai:") else LanguageModel(model, device=device, dtype=dtype)
 
 
 def short_name(model: str) -> str:
-    """A model's name in file names: the last part of its path, or of a served one all but the scheme."""
+    """A model's name in file names: the last part of its path, or a served model's name without the scheme."""
     served = model.removeprefix("openai:")
     return re.sub(r"[^\w.-]+", "-", served if served != model else model.rstrip("/").rsplit("/", 1)[-1])
 

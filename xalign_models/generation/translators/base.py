@@ -27,7 +27,7 @@ class Kind(StrEnum):
     MT = "mt"
     """A sequence-to-sequence translation model."""
     REFERENCE = "reference"
-    """The English side of parallel corpora, whose names are joined by ``+``: for training and tests of the actor."""
+    """The English side of parallel corpora, with names joined by ``+``: for training and testing the actor."""
     CORRUPTED = "corrupted"
     """References with a fault, from which the actor learns to recognise bad translations."""
     FILE = "file"
@@ -128,20 +128,20 @@ class Translator(ABC):
         return True
 
     def release(self) -> None:
-        """Free the memory of a model's weights, which are loaded again when they are needed."""
+        """Free the memory of a model's weights, which are loaded again when needed."""
         if (model := self.__dict__.get("model")) is not None:
             model.release()
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Hex digits that identify what the output depends on: weights or content, prompt, options; not the dtype."""
+        """Hex digits of weights or content, prompt and options, on which the output depends; not of the dtype."""
 
     @abstractmethod
     def translate(self, texts: Sequence[str], language: str | None) -> Sequence[Completion | ModelError]:
         """Raw output for each text; all are in one language, by canonical code (None: unknown).
 
-        A served model gives an error for a text that it did not answer.
+        A served model returns an error for a text that it did not answer.
         """
 
 
@@ -174,7 +174,7 @@ _COMMON = frozenset(
 _LOOP = re.compile(r"(?:^| )(\S+(?: \S+){0,7})(?: \1){5}$")
 """Six repetitions of up to eight words at the end of a text with single spaces."""
 _ENOUGH = 10
-"""Number of words from which on a text must contain a common English word."""
+"""A text with at least this many words must contain a common English word."""
 
 
 class Cleaned(NamedTuple):
@@ -206,7 +206,7 @@ def clean(written: str, source: str, language: str | None, *, finished: bool = T
 def unwrap(written: str, source: str = "") -> str:
     """The text without thoughts, fences, "Sure, here is the translation:", polite closings and quotes around it."""
     answer = re.sub(r"<think>.*?(?:</think>|$)", "", written, flags=re.DOTALL)
-    answer = answer.rpartition("</think>")[2]  # where the prompt itself opens the thought, as DeepSeek-R1's does
+    answer = answer.rpartition("</think>")[2]  # if the prompt itself opens the thought, as DeepSeek-R1's does
     text = re.sub(r"^\s*```\w*\n?|\n?```\s*$", "", answer).strip()
     while (opening := _OPENING.match(text)) and not _OPENING.match(source):
         text = text[opening.end() :].strip()

@@ -30,7 +30,7 @@ class Corruption(StrEnum):
     SHUFFLE = "words shuffled"
     OTHER = "another sentence"
     WRAPPER = "meta text"
-    """An assistant's words before and after it."""
+    """An assistant's words before and after the translation."""
 
 
 _FAULTS = (Corruption.DROP, Corruption.SHUFFLE, Corruption.OTHER)
@@ -71,7 +71,7 @@ class ReferenceTranslator(Translator):
         return digest(self.spec.kind, [corpus.fingerprint() for corpus in self._corpora], self.spec.options)[:16]
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """References of the texts; the first one if the corpus has a text twice."""
+        """References of the texts; if the corpus has a text twice, the first reference."""
         table = self._table(language) if language else {}
         return [Completion(table[text], finished=True) if text in table else MISSING for text in texts]
 
@@ -84,7 +84,7 @@ class ReferenceTranslator(Translator):
 
 
 class CorruptedTranslator(ReferenceTranslator):
-    """References with missing words, with shuffled words, or of another text; the fault depends on the text."""
+    """References with missing or shuffled words, or of another text; the fault depends on the text."""
 
     def _pairs(self, language: str) -> dict[str, str]:
         table = super()._pairs(language)
@@ -98,7 +98,7 @@ class CorruptedTranslator(ReferenceTranslator):
 
 
 class FileTranslator(Translator):
-    """A file of JSON lines: ``{"text": ..., "translation": ..., "lang": ...}``, the last of them optional.
+    """A file of JSON lines: ``{"text": ..., "translation": ..., "lang": ...}``, where ``lang`` is optional.
 
     Raises:
         DataError: There is no such file.
@@ -127,7 +127,7 @@ class FileTranslator(Translator):
         return table
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Translations of the file: from the line with the text's language, else from a line without a language.
+        """Translations from the file: the line with the text's language, else a line without a language.
 
         Raises:
             DataError: A line is malformed.

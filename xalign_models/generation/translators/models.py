@@ -37,7 +37,7 @@ MOST_TOKENS = 512
 class CausalTranslator(Translator):
     """Prompts a language model.
 
-    A model with a chat template gets :data:`REQUEST`; any other continues a list of examples to the end of a line.
+    A model with a chat template gets :data:`REQUEST`; any other model continues a list of examples by a line.
     """
 
     @cached_property
@@ -47,7 +47,7 @@ class CausalTranslator(Translator):
 
     @cached_property
     def identity(self) -> str:
-        """Digest of weights or, for a served model, its name and address; and of prompt and options."""
+        """Digest of prompt, options and weights or, for a served model, name and address."""
         return digest("llm", self.model.fingerprint, REQUEST, SHOTS, self.spec.options)[:16]
 
     def prompt(self, text: str, language: str | None) -> str:
@@ -82,7 +82,7 @@ _SCHEMES: tuple[tuple[str, Callable[[str], str]], ...] = (("__{}__", _m2m100), (
 
 
 class Seq2SeqTranslator(Translator):
-    """A translation model, which takes both languages in its tokenizer's own codes."""
+    """A translation model, which expects both languages in its tokenizer's own codes."""
 
     @cached_property
     def model(self) -> LanguageModel:
@@ -113,7 +113,7 @@ class Seq2SeqTranslator(Translator):
         return {"forced_bos_token_id": self._id(wrap.format(code(ENGLISH)))}
 
     def knows(self, language: str | None) -> bool:
-        """Whether the model needs no language, or knows this one."""
+        """Whether the model needs no language or knows this one."""
         if self._scheme is None:
             return True
         wrap, code = self._scheme

@@ -22,10 +22,10 @@ from xalign_models.specs import Dtype
 logger = logging.getLogger(__name__)
 
 CHUNK = 8192
-"""Number of texts to read and sort by language and length at a time."""
+"""Number of texts to read and to sort by language and length at a time."""
 KEY = ("lang", "text")
-UNKNOWN = "in a language that it does not know"
-"""The problem of a text that is not given to the translator."""
+UNKNOWN = "in an unsupported language"
+"""The problem of a text that is not passed to the translator."""
 _TRANSLATORS: dict[Kind, type[Translator]] = {
     Kind.LLM: CausalTranslator,
     Kind.MT: Seq2SeqTranslator,
@@ -36,7 +36,7 @@ _TRANSLATORS: dict[Kind, type[Translator]] = {
 
 
 def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Translator:
-    """The translator of a spec; its weights are loaded when they are first needed.
+    """The translator of a spec; its weights are loaded when first needed.
 
     Raises:
         ModelError: The spec cannot be read.
@@ -51,7 +51,7 @@ class Summary:
     """Counts of the texts by outcome.
 
     Attributes:
-        known: Texts that the journal has already.
+        known: Texts that are already in the journal.
         translated: Texts translated now.
         problems: Number of new translations that are empty, endless, untranslated or not English, and number of texts
             in languages that the translator does not know.
@@ -99,7 +99,7 @@ class Translations:
     ) -> None:
         """Make the missing translations, in batches of one language and of similar length.
 
-        ``alone`` waits for other processes that do so, since two would make, and pay for, the same translations.
+        ``alone`` waits for other such processes; otherwise both would make, and pay for, the same translations.
         """
         if self.translator.instant:
             return
@@ -126,7 +126,7 @@ class Translations:
                     records.append({"lang": lang, "text": text, "translation": translation, "problem": problem})
                 journal.append(records)
                 summary.translated += len(records)
-                raise_first(outputs)  # once the answered texts are kept
+                raise_first(outputs)  # after storing the answered texts
                 summary.problems.update(record["problem"] for record in records if record["problem"])
                 bar.update(len(batch))
 
@@ -144,7 +144,7 @@ class Translations:
         if missing := [text for (text, _), translation in zip(texts, translations, strict=True) if not translation]:
             spec = self.translator.spec
             raise DataError(
-                f"{len(missing)} texts have no translation by {spec}, the first is {missing[0][:60]!r}. Translate them "
+                f"{len(missing)} texts have no translation by {spec}; the first is {missing[0][:60]!r}. Translate them "
                 f"with `xalign translate --translators '{spec}'`, or use an online variant of the model."
             )
         return list(filter(None, translations))
@@ -167,7 +167,7 @@ def translate_all(texts: Iterable[LanguageText], translators: Sequence[Translati
 
 
 def distinct(texts: Iterable[LanguageText]) -> Iterator[tuple[LanguageText, ...]]:
-    """The texts in chunks, each without empty and repeated texts."""
+    """The texts in chunks without empty or repeated texts."""
     for chunk in batched(texts, CHUNK):
         if unique := tuple(dict.fromkeys(item for item in chunk if item[0].strip())):
             yield unique
