@@ -6,6 +6,6 @@ def register_with_mteb() -> None:
 
     Opens no text, no weights and no network connection.
     """
-    from xalign_models.models.mteb import register_with_mteb as register  # the lists do without
+    from xalign_models.models.mteb import register_with_mteb as register  # not needed for lists
 
     register()

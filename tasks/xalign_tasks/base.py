@@ -38,10 +38,10 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 
 
 def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str], **fields: Any) -> TaskMetadata:
-    """Metadata of a task; its facts are those of :mod:`xalign_tasks.facts`.
+    """Metadata of a task, with its facts from :mod:`xalign_tasks.facts`.
 
-    ``languages`` are the canonical codes of each subset, or codes that are a subset each; further fields of mteb's
-    metadata override the defaults, and those override the fields of the task's source in :data:`INHERITED`.
+    ``languages`` are the canonical codes of each subset, or codes that each form a subset. Other fields of mteb's
+    metadata override the defaults, which override the fields of the task's source in :data:`INHERITED`.
     """
     subsets = dict(languages) if isinstance(languages, Mapping) else {code: [code] for code in languages}
     facts = FACTS.get(name)
@@ -55,9 +55,9 @@ def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str],
 
 
 class StampedTask(AbsTask):
-    """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text.
+    """A task whose data revision, in the metadata and thus in every result, is the fingerprint of its text.
 
-    The code of a plug-in's task is part of it.
+    For a plug-in's task, the fingerprint includes its code.
 
     Creating a task opens no text; :meth:`identify`, before results are compared, and ``load_data`` do.
     """
@@ -67,14 +67,14 @@ class StampedTask(AbsTask):
     data_loaded: bool
 
     def stamp(self, fingerprint: str) -> None:
-        """Put the text's fingerprint (hex), and that of a plug-in's code, into this instance's metadata."""
+        """Put the fingerprint (hex) of the text, and of a plug-in's code, into this instance's metadata."""
         if code := code_digest(type(self)):
             fingerprint = hashlib.sha256(f"{fingerprint} {code}".encode()).hexdigest()
         dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint[:12]}"}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
 
     def identify(self) -> None:
-        """Stamp the text's fingerprint if the text is available; ``load_data`` reports what is missing."""
+        """Stamp the text's fingerprint if the text is available; ``load_data`` reports missing text."""
         try:
             self.stamp(self.fingerprint())
         except XAlignError as error:
@@ -89,7 +89,7 @@ class StampedTask(AbsTask):
         raise NotImplementedError
 
     def unload_data(self) -> None:
-        """Forget the text; the stamped metadata stay, which mteb's own method would drop."""
+        """Forget the text; keep the stamped metadata, which mteb's own method would drop."""
         metadata = self.metadata
         super().unload_data()
         self.metadata = metadata
@@ -97,7 +97,7 @@ class StampedTask(AbsTask):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The model that a task scores, with mteb's settings; without a folder, no item data are kept."""
+    """The model that a task scores, with mteb's settings; without a folder, no item data is kept."""
 
     model: EncoderProtocol
     split: str
@@ -106,12 +106,12 @@ class Scoring:
 
 
 class CorpusTask(StampedTask):
-    """A task on a corpus of ours, by name: local, on the hub, or embedded.
+    """A task on one of xalign's corpora, by name: local, on the hub, or embedded.
 
     Attributes:
         corpus_name: Name for ``xalign_models.corpora.load``.
-        narrows: Whether a run's default languages leave out subsets; False where the published protocol fixes them.
-        needs: Languages that a model must be fitted for beside a subset's own, e.g. those of a shared pool.
+        narrows: Whether a run's default languages leave out subsets; False if the published protocol fixes them.
+        needs: Languages that a model must be fitted for besides a subset's own, e.g. the languages of a shared pool.
     """
 
     corpus_name: ClassVar[str]
@@ -145,11 +145,11 @@ class CorpusTask(StampedTask):
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Open the corpus and stamp its revision; texts are read language by language when they are scored."""
         if not self.data_loaded:
-            _ = self.corpus  # downloaded or installed now if need be
+            _ = self.corpus  # downloaded or installed now if necessary
             try:
                 self.stamp(self.fingerprint())
             except DataError:
-                logger.debug("%s is the hub's, of the revision in the metadata.", self.corpus_name)
+                logger.debug("%s comes from the hub, with the revision in the metadata.", self.corpus_name)
             self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))
             self.data_loaded = True
 
@@ -178,7 +178,7 @@ class CorpusTask(StampedTask):
 
         Raises:
             ModelError: The vectors are not a matrix of numbers with a row per text, or one is not finite; comparisons
-                with it are false, which would read as a perfect rank.
+                with it are false, which would look like a perfect rank.
         """
         lang = [language] * len(texts) if isinstance(language, str) else list(language)
         dataset = datasets.Dataset.from_dict({"text": list(texts), "lang": lang})
@@ -200,7 +200,7 @@ class CorpusTask(StampedTask):
 
 
 def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
-    """A model's vectors, an array, a tensor of any type, or a list of them, as a matrix with ``count`` rows."""
+    """A model's vectors (an array, a tensor of any type, or a list of them) as a matrix with ``count`` rows."""
 
     def plain(part: Any) -> Any:
         return part.detach().cpu().to_dense().float().numpy() if hasattr(part, "detach") else part
@@ -212,13 +212,13 @@ def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
         raise ModelError(f"The model's vectors are not a matrix of numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or len(matrix) != count:
         raise ModelError(
-            f"The model gave vectors of shape {matrix.shape} for {count} texts; return one vector per text."
+            f"The model returned vectors of shape {matrix.shape} for {count} texts; return one vector per text."
         )
     return matrix
 
 
 class Reader:
-    """An encoder that keeps the texts it is given; its vectors (n, 8) say nothing."""
+    """An encoder that records its texts; its vectors (n, 8) are meaningless."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -231,13 +231,13 @@ class Reader:
 
 
 class JointTask(CorpusTask, AbsTaskBitextMining):
-    """A task whose subsets are scored together, as most share text."""
+    """A task whose subsets are scored together, because most share text."""
 
     abstask_prompt = ""
     parallel_subsets = True  # the model gets each text's language from `embed`
 
     def calculate_descriptive_statistics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Statistics of the texts that a model gets, by split and subset; nothing is written to mteb's own folder.
+        """Statistics of the texts that a model gets, by split and subset; mteb's own folder stays unchanged.
 
         Raises:
             DataError: The text is missing.
@@ -262,7 +262,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         }
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
-        """Scores and item data of the subsets; it may leave some out, and the scores may include those of others."""
+        """Scores and item data of the subsets; some may be left out, and scores of other subsets may be included."""
         raise NotImplementedError
 
     def evaluate(
@@ -275,7 +275,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         prediction_folder: Path | None = None,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; with ``prediction_folder`` their item data are kept there."""
+        """Scores of the chosen subsets; with ``prediction_folder``, their item data is kept there."""
         if not self.data_loaded:
             self.load_data()
         subsets = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
@@ -288,7 +288,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
-    """A model of ours without its final Normalize; any other model unchanged."""
+    """An xalign model without its final Normalize; any other model unchanged."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     unscaled = copy.copy(model)

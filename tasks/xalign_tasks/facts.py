@@ -1,6 +1,6 @@
-"""Facts of the tasks: lists show them without importing a task, and the tasks take their metadata from them.
+"""Facts of the tasks: lists show them without importing a task, and tasks read their metadata from them.
 
-The data are in ``tasks.tsv``, a row per task, and ``metadata.toml``, the rest of mteb's metadata.
+The data is in ``tasks.tsv``, with a row per task, and in ``metadata.toml``, with mteb's other metadata.
 """
 
 import csv
@@ -11,7 +11,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Facts:
-    """A task's entry in lists: the main score, numbers of languages and subsets, and a line of description.
+    """A task's entry in lists: the main score, numbers of languages and subsets, and a one-line description.
 
     Its place is module and class within this package, such as ``flores:FloresPrecision``.
     """
@@ -24,7 +24,7 @@ class Facts:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The rows of a table of this package, a ``.tsv`` file, without its head."""
+    """The rows of one of this package's tables, a ``.tsv`` file, without its header."""
     with files(__package__).joinpath(table).open(encoding="utf-8") as file:
         return list(csv.reader(file, delimiter="\t"))[1:]
 

@@ -1,4 +1,4 @@
-"""Tasks on a published set, in files by language or on the hub, that is not a corpus to fit on."""
+"""Tasks on published sets that are not corpora to fit on, in files by language or on the hub."""
 
 import logging
 from collections.abc import Callable
@@ -31,32 +31,32 @@ def files_by_language(folder: str, pattern: str, code: Callable[[Path], str], mi
     """The files of a folder under XALIGN_DATA by canonical language, from the two-letter ``code`` of each path.
 
     Raises:
-        DataError: There are none; the message is ``missing``.
+        DataError: There are no files; the message is ``missing``.
     """
     base, files = data_dir(), dict[str, Path]()
     for path in sorted((base / folder).glob(pattern)) if base else ():
         try:
             files[from_iso639_1(code(path))] = path
         except LanguageError:
-            logger.warning("%s: left out, as no language has its code.", path)
+            logger.warning("%s: left out, because no language has its code.", path)
     if not files:
         raise DataError(missing)
     return files
 
 
 def present(files: dict[str, tuple[Path, ...]], publisher: str) -> dict[str, tuple[Path, ...]]:
-    """The files of each language, once all of them are found.
+    """The files of each language, checked to exist.
 
     Raises:
         DataError: A file is missing; the message says where it is published.
     """
     if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
-        raise DataError(f"{absent[0]} is missing; take it from {publisher}.")
+        raise DataError(f"{absent[0]} is missing; get it from {publisher}.")
     return files
 
 
 class FilesTask(JointTask):
-    """A task that says where a language's files are under XALIGN_DATA and how to read them."""
+    """A task that defines where a language's files are under XALIGN_DATA and how to read them."""
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Canonical code -> the language's files.
@@ -75,7 +75,7 @@ class FilesTask(JointTask):
         raise NotImplementedError
 
     def reading(self) -> str:
-        """Settings of the reader that may change, as part of the text's fingerprint."""
+        """Variable settings of the reader, as part of the text's fingerprint."""
         return ""
 
     def local_corpus(self) -> Corpus:
@@ -84,7 +84,7 @@ class FilesTask(JointTask):
         return from_files(name, "files", (name,), self.files(), self.read, f" {self.reading()}")
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the languages of the chosen subsets, and those that every subset needs, each into ``dataset``."""
+        """Read the languages of the chosen subsets, and the languages that every subset needs, into ``dataset``."""
         if not self.data_loaded:
             corpus, of_subset = self.open_corpus(), self.metadata.hf_subsets_to_langscripts
             languages = {*self.needs, *(language for subset in self.hf_subsets for language in of_subset[subset])}
@@ -100,7 +100,7 @@ class FilesTask(JointTask):
         raise missing
 
     def open_corpus(self) -> Corpus:
-        """The files, whose fingerprint becomes the revision, or else the hub's copy.
+        """The files, whose fingerprint becomes the revision, else the hub's copy.
 
         Raises:
             DataError: The text is in neither place.

@@ -20,21 +20,21 @@ SHARED = set(FLORES_200) & set(CODES["ntrex"]) - {"fuv-Latn"}  # NTREX-128's is 
 
 
 class IsomorphismStudy(PrecisionTask):
-    """How alike the shapes of two languages' vectors are: P@k by cosine, before and after rotating one onto the other.
+    """How similar two languages' vectors are in shape: P@k by cosine, before and after rotating one onto the other.
 
     Per ordered pair A-B, the rotation min ||A W - B||_F, W^T W = I is fitted on NTREX-128 (1,997 sentences), and each
     A-sentence of FLORES-200 looks for its translation among all B-sentences, unchanged and rotated by W. FLORES-200 is
-    dev and devtest (2,009 sentences) where dev is at hand, else devtest (1,012). Ties count against the model: rank =
-    1 + number of strictly greater scores + number of equal other scores. With fewer sentences than dimensions W is free
-    where no fitted row reaches; there it is the rotation nearest the identity.
+    dev and devtest (2,009 sentences) if dev is available, else devtest (1,012). Ties count against the model: rank =
+    1 + number of strictly greater scores + number of equal other scores. With fewer sentences than dimensions, W is
+    undetermined outside the span of the fitted rows; there it is the rotation nearest the identity.
 
     The rotation of B-A is the transpose of A-B's, and so are its scores: a fit and two score matrices, before and
-    after, serve both directions. Peak memory, for L languages, n + m sentences and dimension d: 4 L (n + m) d bytes of
+    after, serve both directions. Peak memory for L languages, n + m sentences and dimension d: 4 L (n + m) d bytes of
     vectors (beyond a gigabyte in a temporary file), and for a pair at most 12 float64 matrices with max(n, d) rows and
-    columns. On a GPU the pairs are done in batches. An interrupted run resumes at the next pair.
+    columns. On a GPU, pairs run in batches. An interrupted run resumes at the next pair.
 
     Attributes:
-        normalised: Whether the rows of the fit have unit length; the paper does not say whether its had.
+        normalised: Whether the rows of the fit have unit length; the paper does not say whether its rows do.
     """
 
     corpus_name = "flores_full"
@@ -43,7 +43,7 @@ class IsomorphismStudy(PrecisionTask):
     metadata = precision_metadata("IsomorphismStudy", SHARED)
 
     def stamp(self, fingerprint: str) -> None:
-        """Put the fingerprint of both texts, the fitted and the tested, into this instance's metadata."""
+        """Put the fingerprint of both texts, for fitting and testing, into this instance's metadata."""
         fit = corpora.load(self.fit_corpus_name, local=True).fingerprint()
         super().stamp(hashlib.sha256(f"{fingerprint} {fit}".encode()).hexdigest())
 
@@ -76,5 +76,5 @@ class IsomorphismStudyRaw(IsomorphismStudy):
     metadata = precision_metadata("IsomorphismStudyRaw", SHARED)
 
     def embed(self, scoring: Scoring, *args: Any, **kwargs: Any) -> Float32:
-        """Float32 (n, d) of a model of ours without its final Normalize, and of any other model as they are."""
+        """Vectors (n, d), float32, of an xalign model without its final Normalize, or of any other model unchanged."""
         return super().embed(replace(scoring, model=without_normalisation(scoring.model)), *args, **kwargs)

@@ -14,7 +14,7 @@ SENTENCES = 200
 """Sentences per language, from the top of its file, so that languages have equal weight."""
 N_INIT, SEED = 10, 0
 COMMON = tuple(from_iso639_1(code) for code in "ar bn de es fr hi id it ja pt ru th tl tr ur vi zh".split())
-"""Languages of all usual fit corpora, so that every alignment can be scored."""
+"""Languages that all common fit corpora share, so that every alignment can be scored."""
 
 
 class LanguageIdentity(JointTask):

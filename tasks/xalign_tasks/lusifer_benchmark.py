@@ -1,7 +1,7 @@
 """LUSIFER's benchmark: fourteen languages and a cross-lingual set, as mteb benchmarks, with the published scores.
 
-The data are in ``lusifer_benchmark.tsv``, a row per language and data set: mteb's task, its split and subsets, its main
-score, and what the paper's tables 6 to 19 (2 for the cross-lingual set) print for E5-Mistral and LUSIFER, in percent.
+``lusifer_benchmark.tsv`` has a row per language and data set: mteb's task, its split and subsets, its main score, and
+the percentages in the paper's tables 6 to 19 (2 for the cross-lingual set) for E5-Mistral and LUSIFER.
 The paper counts 123 data sets; its tables name 124.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PUBLISHED = ("E5-Mistral", "LUSIFER")
 """The paper's columns."""
 PRINTED = tuple(f"{column} [lusifer]" for column in PUBLISHED)
-"""Their names in boards."""
+"""The columns' names in boards."""
 ALL = "XAlign(LUSIFER)"
 """The benchmark of all fourteen languages."""
 ANY = "all data sets"
@@ -32,9 +32,9 @@ _PEARSON = {"cosine_spearman": "cosine_pearson"}
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of a language: its name and type of task in the paper, and mteb's task, split and main score.
+    """A data set of a language: its name and task type in the paper, and mteb's task, split and main score.
 
-    Its score is the mean over the subsets; the published ones are in percent, one for each of the paper's columns.
+    Its score is the mean over the subsets; published scores are in percent, one for each of the paper's columns.
     """
 
     name: str
@@ -141,7 +141,7 @@ def _models(
 
 
 def _mean(scored: Collection[Mapping[str, Cell]], columns: Collection[str]) -> dict[str, Cell]:
-    """By column, the mean of its cells, with their number unless all are there and complete."""
+    """By column, the mean of its cells, with their number if some are missing or incomplete."""
     mean: dict[str, Cell] = {}
     for column in columns:
         if cells := [row[column] for row in scored if column in row]:

@@ -33,9 +33,9 @@ class FloresMining(JointTask):
     Every subset has:
 
     - ``xsim``: share of sentences whose translation is not the best among all English sentences;
-    - ``xsim_pp``: the same when the changed forms of every English sentence are candidates, too;
+    - ``xsim_pp``: the same if the changed forms of every English sentence are also candidates;
       ``xsim_pp_<change>``: share of sentences that prefer a form with this change;
-    - ``one_minus_xsim_pp`` (main): 1 - ``xsim_pp``, so that more is better;
+    - ``one_minus_xsim_pp`` (main): 1 - ``xsim_pp``, so that higher is better;
     - ``mining_f1``: :func:`mining_f1`.
     """
 
@@ -90,7 +90,7 @@ def margins(x: Float32, y: Float32) -> Float32:
 
 
 def found_own(x: Float32, y: Float32) -> tuple[Mask, Ranks]:
-    """Whether row i of ``y`` (m, d), m >= n, is the best for row i of ``x`` (n, d), and the best other one, (n,)."""
+    """Whether row i of ``y`` (m, d), m >= n, is the best for row i of ``x`` (n, d), and the best other row, (n,)."""
     margin = margins(x, y)
     gold = margin.diagonal().copy()
     np.fill_diagonal(margin, -np.inf)
@@ -100,9 +100,9 @@ def found_own(x: Float32, y: Float32) -> tuple[Mask, Ranks]:
 def mining_f1(x: Float32, y: Float32) -> float:
     """F1 of mined pairs among sentences of which half have a partner, as in BUCC.
 
-    Each half of the text has three of six rows in turn: one on both sides, one in ``x`` alone, one in ``y`` alone.
-    Mined are the rows that are each other's best by the margin. The threshold that is best on one half, midway between
-    two margins, is applied to the other; the mean of both ways.
+    Each half of the text gets three of every six rows: one on both sides, one only in ``x``, one only in ``y``. Rows
+    that are each other's best by the margin are mined. The best threshold of one half, midway between two margins, is
+    applied to the other half; the result is the mean of both ways.
 
     Args:
         x: (n, d) unit rows; row i of ``y`` is the counterpart of row i.

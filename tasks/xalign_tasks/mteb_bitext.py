@@ -19,6 +19,6 @@ class NTREXBitextMining(PrecisionTask):
     metadata = mteb.get_task("NTREXBitextMining").metadata
 
     def language(self, code: str) -> str:
-        """NTREX's language; for some, mteb names a script other than the text's, e.g. ``mon_Mong``."""
+        """NTREX's language; mteb sometimes names another script than the text's, e.g. ``mon_Mong``."""
         language = canonical(code)
         return language if language in CODES["ntrex"] else _BY_LANGUAGE[language[:3]]

@@ -27,7 +27,7 @@ LANGUAGES = tuple(
     "mar mkd msa nld nor pol por ron rus slv spa swe tgl tur ukr vie zho".split()
 )
 PAIRS = 1500
-"""Pairs per language, from the top of its file, or 2.5 per dimension if that is more: equal numbers, as the fit's
+"""Pairs per language, from the top of its file, or 2.5 per dimension if that is more: equal numbers, because the fit's
 quality depends on them. The last fifth is held out."""
 MAIN = "rotation"
 RIDGE = 1e-4
@@ -35,9 +35,9 @@ RIDGE = 1e-4
 
 
 class OrthogonalityTask(JointTask):
-    """How far English embeddings e and their translations' e' are a rotation of each other.
+    """How close English embeddings e and their translations' e' are to a rotation of each other.
 
-    Per language, on unit vectors, the same number of pairs in each:
+    Per language, on unit vectors, with the same number of pairs in each:
 
     - ``rotation`` (main): held-out explained variance of the best centred rotation over that of the best affine map,
       e to e' and e' to e, the lower of the two. It is 1 for a rotation, falls with shear, dilation, noise on either
@@ -46,7 +46,7 @@ class OrthogonalityTask(JointTask):
       squares, with the rotation's columns where e hardly varies: :func:`.determined_map`. ``p_mean_abs_shuffled`` is
       the mean |p| of shuffled pairs, a floor.
     - ``dD`` (eq. 5: fall of the mean distance over the smaller of the two), ``dC`` (eq. 8: mean rise of the cosine),
-      ``fD`` and ``fC`` (eqs. 9, 10: share that came closer): gain of the best affine map on held-out pairs.
+      ``fD`` and ``fC`` (eqs. 9, 10: share that gets closer): gain of the best affine map on held-out pairs.
     - ``orthogonality``: 1 - mean |p| of least squares with a small ridge. It does not rise with quality: directions
       without variance decide it.
     """
@@ -80,7 +80,7 @@ class OrthogonalityTask(JointTask):
 
         left_out = sorted(filter(short, subsets))
         if left_out:
-            reason = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
+            reason = f"Orthogonality compares {pairs} pairs in every language, which %s lack"
             if all(map(short, self.hf_subsets)):
                 raise DataError(f"{reason % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
             logger.warning("%s; left out.", reason % ", ".join(left_out))
@@ -132,7 +132,7 @@ def map_gains(
     """
     before, after = np.linalg.norm(x - y, axis=1), np.linalg.norm(mapped - y, axis=1)
     cosine_before, cosine_after = (np.einsum("ij,ij->i", unit(rows), unit(y)) for rows in (x, mapped))
-    smaller = max(min(before.mean(), after.mean()), np.finfo(np.float64).tiny)  # 0 only if both are
+    smaller = max(min(before.mean(), after.mean()), np.finfo(np.float64).tiny)  # avoids dividing by 0
     scores = {
         "dD": float((before.mean() - after.mean()) / smaller),
         "dC": float((cosine_after - cosine_before).mean()),

@@ -1,4 +1,4 @@
-"""Shared code of the tasks on the user's own text: its place, its name, and models that were fitted on it."""
+"""Shared code of the tasks on the user's own text: its path, its name, and models fitted on it."""
 
 import os
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ Kind = TypeVar("Kind", bound="OwnTask")
 class OwnTask(JointTask):
     """A task on the text at ``path``, by default on the text named ``own`` in ``--data`` or ``$XALIGN_OWN``.
 
-    The subsets are those of the text: known with a ``path``, else after :meth:`identify` or ``load_data``.
+    The text determines the subsets: they are known with a ``path``, else after :meth:`identify` or ``load_data``.
 
     Models fitted on rows of the text are refused, unless ``$XALIGN_SCORE_FITTED`` is set: fit on ``own:fit:DIR`` and
     score ``--data own=test:DIR``, the two halves of the text.
 
     Args:
         seed: mteb's seed.
-        path: The directory or table; with ``fit:`` or ``test:`` before it, half of it.
+        path: The directory or table; with the prefix ``fit:`` or ``test:``, half of it.
         **kwargs: mteb's options.
     """
 
@@ -51,7 +51,7 @@ class OwnTask(JointTask):
         part, path = place
         named(f"own:{path}")
         if (task := own_task(self.text_name, path)) != self.metadata.name:
-            raise DataError(f"{self.metadata.name} is not for text such as {path}; score {task}.")
+            raise DataError(f"{self.metadata.name} does not accept text such as {path}; score {task}.")
         self._corpus, subsets = self.opened(path, part)
         self.metadata = self.metadata.model_copy(update={"eval_langs": subsets})
         self.hf_subsets = list(subsets)
@@ -62,7 +62,7 @@ class OwnTask(JointTask):
         raise NotImplementedError
 
     def fitted(self, model: Any) -> dict[str, float]:
-        """The share of the text that a model was fitted on, as a score that marks it; none without such text.
+        """The share of the text that a model was fitted on, as a marker score; empty without such text.
 
         Raises:
             DataError: There is such text, and ``$XALIGN_SCORE_FITTED`` is not set.
@@ -74,7 +74,7 @@ class OwnTask(JointTask):
         return {FITTED: rows / total} if rows else {}
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
-        """How many rows a model was fitted on, and the number of all rows."""
+        """The number of rows that a model was fitted on, and the number of all rows."""
         raise NotImplementedError
 
     @property
@@ -84,14 +84,14 @@ class OwnTask(JointTask):
 
 
 def own_fit_text(model: Any) -> Iterator[tuple[Corpus, int | None]]:
-    """The own texts that a model's alignment was fitted on, with the maximum number of rows, as far as they exist."""
+    """The existing own texts that a model's alignment was fitted on, each with its maximum number of rows."""
     plain = getattr(getattr(model, "mteb_model_meta", None), "loader_kwargs", None) or {}
     alignment = ModelSpec.from_dict(plain["spec"]).alignment if "spec" in plain else None
     for name in alignment.corpora if alignment else ():
         try:
             if name.partition(":")[0] in {"own", *own_paths()}:
                 yield load(name), alignment.limit if alignment else None
-        except (DataError, ModelError):  # it is gone, or only the model's card names it
+        except (DataError, ModelError):  # the text is gone, or only the model's card names it
             continue
 
 
@@ -99,7 +99,7 @@ def task_of(kind: type[Kind], attribute: str) -> type[Kind]:
     """The task on the user's text of another name: ``OwnParallel_news``, an attribute of the kind's module.
 
     Raises:
-        AttributeError: It is another attribute.
+        AttributeError: The attribute is another one.
     """
     name, _, text = attribute.partition("_")
     if name != kind.__name__ or not text:

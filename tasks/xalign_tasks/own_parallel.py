@@ -1,4 +1,4 @@
-"""Your own parallel text as a task: a directory of one file per language, or a table with a column each."""
+"""Your own parallel text as a task: a directory with a file per language, or a table with a column per language."""
 
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,7 @@ class OwnParallel(OwnTask, PrecisionTask):
         return {subset: {**values, **fitted} for subset, values in scores.items()}, items
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
-        """How many rows a model was fitted on, and the number of all rows; a row counts if all its texts are equal."""
+        """The number of rows that a model was fitted on (all texts must be equal), and the number of all rows."""
         fitted = 0
         for corpus, limit in own_fit_text(model):
             try:

@@ -20,17 +20,17 @@ from xalign_tasks.precision import pair_name
 class OwnRetrieval(OwnTask):
     """nDCG@10, recall@1, 10 and 100 and MRR of your own queries against all your documents, in one pool.
 
-    A subset ``deu_Latn-eng_Latn`` has the German queries that have relevant English documents; their other relevant
-    documents are taken out of the pool. Scores are cosines, and ties count against the model. Every subset has
+    A subset ``deu_Latn-eng_Latn`` has the German queries with relevant English documents; their other relevant
+    documents are removed from the pool. Scores are cosines, and ties count against the model. Every subset has
 
     - ``ndcg_at_10`` (main), ``recall_at_1``, ``recall_at_10``, ``recall_at_100``, ``mrr``: means over its queries;
-    - ``same``, if both languages are one, or else ``cross``: nDCG@10;
+    - ``same`` if both languages are the same, else ``cross``: nDCG@10;
     - ``language_in_top_10`` and ``language_of_relevant``: the share of the documents' language among the ten best of
       all queries in the queries' language, and among their relevant documents; equal shares show no preference;
     - ``ndcg_at_10_all_languages``: nDCG@10 over all queries and relevant documents, equal in every subset.
 
-    Documents may be text to fit on, as an index is known before its queries; a model fitted on queries of the task is
-    refused.
+    Models may be fitted on documents, because an index is known before its queries; a model fitted on queries of the
+    task is refused.
     """
 
     metadata = task_metadata(RETRIEVAL, {pair_name(q, "eng-Latn"): [q, "eng-Latn"] for q in ("deu-Latn", "eng-Latn")})
@@ -66,7 +66,7 @@ class OwnRetrieval(OwnTask):
         queries, of_queries = sides(collection.queries, PromptType.query)
 
         def tied(scores: AnyFloats, rows: slice) -> AnyFloats:
-            """Equal scores differ by rounding, so that the targets have a little less."""
+            """Lower the targets a little, because equal scores differ by rounding."""
             query, column = np.nonzero(targets[rows] >= 0)
             scores[query, targets[rows][query, column]] -= TIE
             return scores
@@ -90,7 +90,7 @@ class OwnRetrieval(OwnTask):
         return scores, items
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
-        """How many queries are in the own text that a model was fitted on, and the number of all queries."""
+        """The number of queries in the own text that a model was fitted on, and the number of all queries."""
         queries = set(self.collection.queries.values())
         fitted: set[tuple[str, str]] = set()
         for corpus, limit in own_fit_text(model):

@@ -28,7 +28,7 @@ class RankLog:
     """An append-only file of the ranks of pairs: an interrupted run resumes at the next pair.
 
     Several runs may share the file; each reads and appends under a lock. Every record has a checksum. An incomplete
-    last record is cut off, and the pairs of damaged ones are computed again.
+    last record is cut off, and the pairs of damaged records are computed again.
 
     Args:
         path: The file; None to keep nothing.
@@ -106,7 +106,7 @@ def scored_pairs(
         shape: (s, n) of the ranks of a direction.
 
     Yields:
-        Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
+        Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) if s = 1.
     """
     pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
     model: Any = scoring.model
@@ -132,7 +132,7 @@ def scored_pairs(
 def directions(
     pair: tuple[str, str], ranks_of: tuple[AnyRanks, AnyRanks], measures: Measures, subsets: set[str]
 ) -> Iterator[RankedSubset]:
-    """Results of those of a pair's two directions that are among the subsets."""
+    """Results of a pair's directions that are among the subsets."""
     for subset, ranks, values in zip(("-".join(pair), "-".join(reversed(pair))), ranks_of, measures, strict=True):
         if subset in subsets:
             yield subset, ranks, values

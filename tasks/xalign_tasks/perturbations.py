@@ -43,7 +43,7 @@ def _negation(text: str, _: Texts, rng: np.random.Generator) -> str | None:
 
 
 def _names(text: str, others: Texts, rng: np.random.Generator) -> str | None:
-    """The text with its name replaced by one of another sentence."""
+    """The text with its name replaced by a name from another sentence."""
     match = _NAME.search(text)
     candidates = [name for sentence in others for name in _NAME.findall(sentence) if match and name not in text]
     if match is None or not candidates:
@@ -73,7 +73,7 @@ KINDS = tuple(_CHANGES)
 
 
 def perturbed(texts: Texts, kind: str, seed: int = 0) -> list[str | None]:
-    """Each English sentence with one change of meaning; None where the sentence has nothing of this kind to change."""
+    """Each English sentence with one change of meaning; None if the sentence has nothing of this kind to change."""
     rng = np.random.default_rng(seed)
     change = _CHANGES[kind]
     changed = []

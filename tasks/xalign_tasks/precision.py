@@ -38,7 +38,7 @@ class PrecisionTask(JointTask):
     """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
-    ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there:
+    ``Into X`` is the mean over the pairs that end in X, ``From X`` over the pairs that start with X:
     :func:`xalign_models.results.languages.into_and_from`.
     The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
 
@@ -55,7 +55,7 @@ class PrecisionTask(JointTask):
         return scores, ranks
 
     def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks are kept there too."""
+        """Scores of the chosen subsets; with ``prediction_folder``, each sentence's ranks are also kept there."""
         scores = super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
         log_path(prediction_folder, self.metadata.name, remove=True)
         return scores

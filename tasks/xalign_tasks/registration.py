@@ -1,4 +1,4 @@
-"""Registers the tasks, benchmarks and analyses of this package by their import paths, so that lists import none."""
+"""Registers this package's tasks, benchmarks and analyses by their import paths, so that lists import none."""
 
 from collections.abc import Mapping
 from contextlib import suppress

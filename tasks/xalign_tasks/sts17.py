@@ -18,7 +18,7 @@ from xalign_models.results.items import save_items
 from xalign_tasks.base import CorpusTask, task_metadata
 from xalign_tasks.files import data_folder, present
 
-# subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
+# subset (mteb's name: languages of sentence1 and 2) -> track; the file's first column is always sentence1
 _TRACKS = {
     "ar-ar": "track1.ar-ar",
     "en-ar": "track2.ar-en",  # named ar-en, but its first column is English
@@ -36,7 +36,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
     metadata = task_metadata("STS17CrossLingual", {track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS})
 
     def local_corpus(self) -> Corpus:
-        """The tracks' files, only to fingerprint them."""
+        """The tracks' files, for their fingerprint only."""
         _root()
 
         def identity(track: str) -> str:
@@ -45,7 +45,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         return Corpus("sts17", "pairs", ("STS17", self.metadata.name), tuple(_TRACKS), str, identity)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the chosen tracks, from XALIGN_DATA or else from the hub."""
+        """Read the chosen tracks from XALIGN_DATA, else from the hub."""
         if self.data_loaded:
             return
         with noting({}):

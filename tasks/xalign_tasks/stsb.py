@@ -31,7 +31,7 @@ def _subsets(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 class STSBSameLanguage(FilesTask):
     """Spearman (main) and Pearson correlation of cosines with human scores, both sentences in one language.
 
-    The text is the test part of the STS benchmark, translated by a machine from English; a row is the same pair of
+    The text is the test part of the STS benchmark, machine-translated from English; a row is the same pair of
     sentences in every language. The first code of a subset, ``de-en``, is the language of the first sentences.
     """
 
@@ -58,7 +58,7 @@ class STSBSameLanguage(FilesTask):
         """Correlations of the subsets, and each pair's share in Spearman's.
 
         Raises:
-            DataError: Two languages have different human scores, so that their rows do not align.
+            DataError: Two languages have different human scores, so their rows do not align.
         """
 
         @cache
@@ -79,6 +79,6 @@ class STSBSameLanguage(FilesTask):
 
 
 class STSBCrossLingual(STSBSameLanguage):
-    """The same with the first sentences in one language and the second sentences in another."""
+    """The same, with the first sentences in one language and the second sentences in another."""
 
     metadata = task_metadata("STSBCrossLingual", _subsets(combinations(CODES, 2)))

@@ -1,4 +1,4 @@
-"""How evenly published models treat languages: statistics of the packaged table of mteb's public results."""
+"""How evenly published models treat languages: statistics over the packaged table of mteb's public results."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,7 +30,7 @@ TASKS = (NTREX, IN22, BELEBELE, "MLQARetrieval", "STS17", "SIB200ClusteringS2S")
 FEWEST = 10
 """Columns with fewer models are left out."""
 MODELS, GROUPS, RANKED = 14, 12, 25
-"""Most rows and columns of a heat map, and number of models whose ranks are drawn."""
+"""Maximum rows and columns of a heat map, and number of models whose ranks are drawn."""
 
 
 def analyse(request: Request) -> Findings:

@@ -27,7 +27,7 @@ from xalign_models.results.reading import TaskScores, read_results
 from xalign_tasks.sts17 import STS17CrossLingual
 
 LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
-"""Default languages of analyses on FLORES-200: nine of the largest, and three that models read less well."""
+"""Default languages of analyses on FLORES-200: nine of the largest, and three that models handle less well."""
 PUBLISHED = "STS22 sentence1"
 """The text of LiRA's analyses of its theory."""
 
@@ -54,11 +54,11 @@ class Study:
         self.data[task] = str(make_task(task, languages).metadata.dataset["revision"])
 
     def record_corpora(self, names: Iterable[str]) -> None:
-        """Note the fingerprints of whole corpora that something is fitted on. Raises DataError if one is missing."""
+        """Note the fingerprints of whole corpora used for a fit. Raises DataError if one is missing."""
         self.data |= {name: corpora.load(name).fingerprint() for name in names if name not in self.data}
 
     def findings(self, *notes: str) -> Findings:
-        """All that was gathered; ``notes`` follow those of the models."""
+        """Everything gathered; ``notes`` come after the models' notes."""
         return Findings(self.tables, self.figures, (*self.notes, *notes), self.data, self.models)
 
 
@@ -74,7 +74,7 @@ def encoders(request: Request) -> Iterator[tuple[str, XAlignEncoder]]:
 
 
 def slug(model: str) -> str:
-    """A model's name as part of the name of a file."""
+    """A model's name as part of a file name."""
     return model.removeprefix("xalign/").replace("/", "__")
 
 
@@ -97,9 +97,9 @@ def published_rows(table: str, index: str) -> pd.DataFrame:
 
 
 def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
-    """Statistics of values (n,) by name; NaN for no values, of which the count is 0.
+    """Statistics of values (n,) by name; NaN, and a count of 0, if there are no values.
 
-    The columns are any of ``max``, ``min``, ``mean``, ``std``, ``median``, ``count`` and percentiles such as ``p95``.
+    Columns can be ``max``, ``min``, ``mean``, ``std``, ``median``, ``count`` and percentiles such as ``p95``.
     """
     row: dict[str, float] = {}
     for column in columns:
@@ -113,7 +113,7 @@ def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
 
 
 def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], Study]:
-    """The first sentences of FLORES-200's devtest in English and other languages, by default these and so many rows.
+    """The first sentences of FLORES-200's devtest in English and other languages, by default these languages and rows.
 
     Returns:
         Language to sentences, row by row, English first; and a study with the text's fingerprint.
@@ -142,9 +142,9 @@ class Sentences:
 
 
 def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
-    """STS22's first sentences, as in the paper, if the hub is available, else STS17's; ``rows`` at most by default.
+    """STS22's first sentences, as in the paper, if the hub is available, else STS17's; by default at most ``rows``.
 
-    They come with a study that has the text's revision, and a note on the choice if it is STS17.
+    The study has the text's revision and, for STS17, a note on the choice.
 
     Raises:
         DataError: Neither is available, or it lacks a requested language.
@@ -171,7 +171,7 @@ def load_sentences(request: Request, rows: int) -> tuple[Sentences, Study]:
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """At most ``count`` rows at even distances: rows are sorted by their origin."""
+    """At most ``count`` evenly spaced rows, because rows are sorted by origin."""
     count = min(count, len(rows))
     return [rows[i * len(rows) // count] for i in range(count)]
 
@@ -198,10 +198,10 @@ def _first_sentences(name: str, task: Any) -> Sentences:
 
 
 def scored(request: Request, task: str) -> dict[str, TaskScores]:
-    """Scores of a task by model: the requested ones, or all that ``xalign run`` has scored.
+    """Scores of a task by model: the requested models, or all that ``xalign run`` has scored.
 
     Raises:
-        ResultsError: A model has no such result; the message has the command that makes it.
+        ResultsError: A model has no such result; the message has the command for it.
     """
     try:
         tables = read_results(request.results, tasks=(task,)).tables

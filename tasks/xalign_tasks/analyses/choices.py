@@ -1,4 +1,4 @@
-"""Which alignment ``xalign recommend`` chooses for a backbone, and whether the choice holds when the folds change."""
+"""Which alignment ``xalign recommend`` chooses for a backbone, and whether the choice depends on the folds."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ LANGUAGES = tuple(map(canonical, "ar de fi hi ja ru es th tr zh".split()))
 
 
 def analyse(request: Request) -> Findings:
-    """Every candidate's held-out scores for each model and seed, and which one was chosen.
+    """Every candidate's held-out scores for each model and seed, and the chosen candidate.
 
     Raises:
         ModelError: A model is aligned already.

@@ -1,4 +1,4 @@
-"""LiRA's two errors over training, and the bounds on the representation derived from them (its Tables 11, 12)."""
+"""LiRA's two errors during training, and the derived bounds on the representation (its Tables 11 and 12)."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def bound_safe(epsilon_1: Any, epsilon_2: Any, c: float, lipschitz: float = 1.0)
     """``L (eps1 + 2 C sqrt(eps2))``, which holds for observable distances; arguments as in :func:`bound_printed`.
 
     For an ideal translation y*, ``z* = [h(y*), h(y*)]`` and ``t = C sqrt(2 eps2)``, Pinsker gives
-    ``||h(y) - h(y*)|| <= t``, so that ``||z - z*|| <= sqrt((eps1 + t)^2 + t^2) <= eps1 + sqrt(2) t``.
+    ``||h(y) - h(y*)|| <= t``, so ``||z - z*|| <= sqrt((eps1 + t)^2 + t^2) <= eps1 + sqrt(2) t``.
     """
     return lipschitz * (epsilon_1 + 2 * c * np.sqrt(epsilon_2))
 
@@ -48,7 +48,7 @@ def analyse(request: Request) -> Findings:
     """The epochs of stage 1 of trained LiRAs, with the bound of eq. 10 as printed and its corrected form.
 
     Raises:
-        ModelError: No model is named, two have one title, or a model is not a trained LiRA.
+        ModelError: No model is named, two have the same title, or a model is not a trained LiRA.
         DataError: There is no text to estimate C on.
     """
     sentences, study = load_sentences(request, ROWS)

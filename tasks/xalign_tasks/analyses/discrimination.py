@@ -1,4 +1,4 @@
-"""Whether a sentence is nearer to its translation than to a form with another number, name, negation or order."""
+"""Whether a sentence is closer to its translation than to a form with a changed number, name, negation or order."""
 
 import numpy as np
 import pandas as pd
@@ -58,7 +58,7 @@ def draw(frame: pd.DataFrame, model: str) -> Figure:
     figure, axis = figures.plot(title, "what is changed", "share of translations preferred")
     means = frame.groupby("change", sort=False)["accuracy"].mean()
     axis.bar(means.index, means)
-    chance = [-0.5, len(means) - 1.5]  # up to the last bar, 'all', whose chance is another
+    chance = [-0.5, len(means) - 1.5]  # up to the last bar, 'all', whose chance differs
     axis.plot(chance, [0.5, 0.5], linestyle=":", color="black", label="chance")
     figure.legend(loc="outside lower center")
     return figure

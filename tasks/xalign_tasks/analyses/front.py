@@ -1,7 +1,7 @@
-"""The front: retrieval within a language against retrieval across languages, for all alignments and for no map.
+"""The front: retrieval within a language against retrieval across languages, for all alignments and without a map.
 
-A pool with one answer in every language rewards all that spreads languages evenly; the thinned pool, whose answers are
-rare in most languages, does not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside.
+A pool with one answer in every language rewards any even spread of languages; the thinned pool, whose answers are rare
+in most languages, does not. :mod:`xalign_models.ranking.pools` adds baselines that change no vector.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,9 +50,9 @@ class Pool:
 
     Attributes:
         name: Name in tables.
-        metadata: The task's metadata, which choose the prompts.
+        metadata: The task's metadata, which selects the prompts.
         questions: n rows of ``text``, ``language`` and ``cluster``, a number that a question's translations share,
-            or all queries whose first title is the same.
+            or all queries with the same first title.
         candidates: m rows of ``text`` and ``language``.
         targets: (n, k) rows of the candidates that answer a question; negative where there are fewer than k.
     """
@@ -76,7 +76,7 @@ class Pool:
 
     @property
     def in_english(self) -> Ranks:
-        """(n,) row of the English translation of each question; the question's own row where there is none."""
+        """(n,) row of the English translation of each question; the question's own row if there is none."""
         english = {row.cluster: row.Index for row in self.questions.itertuples() if row.language == ENGLISH}
         return np.array([english.get(cluster, row) for row, cluster in enumerate(self.clusters)])
 
@@ -95,7 +95,7 @@ def lareqa_pool(task: LAReQA, rows: int | None = None) -> Pool:
 
 
 def _pool(task: Any, asked: list[tuple[str, str, Any]], texts: list[tuple[str, str]], targets: Ranks) -> Pool:
-    """A pool of questions (text, language, key that their translations share) and candidates (text, language)."""
+    """A pool of questions (text, language, a key shared by translations) and candidates (text, language)."""
     questions = pd.DataFrame(asked, columns=["text", "language", "cluster"])
     questions["cluster"] = pd.factorize(questions["cluster"])[0]
     candidates = pd.DataFrame(texts, columns=["text", "language"])
@@ -113,9 +113,9 @@ def narrowed(side: Side, rows: int | None) -> Side:
 
 
 def thinned(pool: Pool, seed: int = 0) -> Pool:
-    """One answer for each question, in a language that holds 50% to 1% of the answers; the other ten are taken out.
+    """Keep one answer per question, in a language with 50% to 1% of the answers, and remove the other ten.
 
-    Questions that share a sentence get the same language. Sentences that answer nothing stay in every language.
+    Questions that share a sentence get the same language. Sentences that answer no question stay in every language.
     """
     languages = sorted(pool.candidates["language"].unique(), key=lambda code: code != ENGLISH)
     shares = 0.01 + 0.49 * 0.45 ** np.arange(len(languages))  # of eleven languages: 50% to 1%
@@ -166,8 +166,8 @@ def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | No
     """:data:`MEASURES` of each question (n,), in percent; NaN where a question has no such answer.
 
     ``same`` and ``other`` are the mean reciprocal ranks of an answer in the question's language and in another one,
-    with the question's other answers taken out. ``share`` is the part of the first ten in the question's language;
-    ``ndcg`` (at 10) and ``map`` are of all answers.
+    without the question's other answers. ``share`` is the share of the first ten in the question's language; ``ndcg``
+    (at 10) and ``map`` are over all answers.
     """
     asked, of_pool = pool.ids
     best = np.empty((len(queries), min(TOP, len(texts))), dtype=np.int64)
@@ -189,7 +189,7 @@ def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | No
 
 
 def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[float, float, float]:
-    """Mean over questions without the NaN ones, and its 95% interval by resampling clusters of questions (n,)."""
+    """Mean over questions, ignoring NaN, and its 95% interval by resampling clusters of questions (n,)."""
     _, cluster = np.unique(clusters, return_inverse=True)
     known = np.isfinite(of_questions)
     if not known.any():
@@ -203,7 +203,7 @@ def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[fl
 
 
 def analyse(request: Request) -> Findings:
-    """All measures of each model, plain and with every registered alignment or its own, and of no map; by pool.
+    """All measures of each model by pool: plain, with every registered alignment or its own, and without a map.
 
     Raises:
         ModelError: No model was named, or one is unknown.
@@ -234,7 +234,7 @@ def analyse(request: Request) -> Findings:
             found = dict(arms(request, name, pool, study))
             rows = [row for arm in found for row in measured(pool, arm, found)]
             study.add("front", rows, model=model, pool=pool.name)
-            if np.isfinite(found["plain"]["same"]).any():  # product titles are in no query's language
+            if np.isfinite(found["plain"]["same"]).any():  # no product title is in a query's language
                 stem = f"{slug(model)}-{pool.name}".replace(" ", "-")
                 study.figures[stem] = draw(rows, model.removeprefix("xalign/"), pool.name)
     return study.findings(
@@ -245,7 +245,7 @@ def analyse(request: Request) -> Findings:
 
 
 def arms(request: Request, name: str, pool: Pool, study: Study) -> Iterator[tuple[str, dict[str, Float64]]]:
-    """Name and values of plain, of no map, and of each alignment; the alignments that cannot be fitted are noted."""
+    """Name and values of plain, of the methods without a map, and of each alignment; notes unfittable alignments."""
     spec = find_spec(name)
     queries, texts = vectors(request.load(ModelSpec(spec.backbone)), pool)
     yield "plain", values(pool, queries, texts)
@@ -278,7 +278,7 @@ def vectors(encoder: XAlignEncoder, pool: Pool) -> tuple[Float32, Float32]:
 
 
 def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list[dict[str, Any]]:
-    """A row for each measure of an arm: mean and interval, and those of the difference to plain."""
+    """A row for each measure of an arm: mean and interval, also of the difference to plain."""
     rows, names = [], "value low high difference difference_low difference_high".split()
     for measure, mine in found[arm].items():
         numbers = [bootstrap(side, pool.clusters) for side in (mine, mine - found["plain"][measure])]
@@ -290,7 +290,7 @@ def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list
 def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
     """``same`` over ``other``, a numbered point for each method, and the curve of SHIFT's strengths.
 
-    Methods that are below plain by more than ten points on a side are left out, as they would squeeze the others.
+    Methods more than ten points below plain on a side are left out, because they would squeeze the others.
     """
     table = pd.DataFrame(rows).pivot_table(index="method", columns="measure", values="value", sort=False)
     table = table[(table[[*LABELS]] > table.loc["plain", [*LABELS]] - 10).all(axis=1)]

@@ -1,4 +1,4 @@
-"""The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
+"""The isomorphism paper's matrices: P@k of every pair before and after a rotation, next to the published values."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,14 +42,14 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         LanguageError: Fewer than two languages.
-        ResultsError: A model lacks results in the languages; the message has the command that makes them.
+        ResultsError: A model lacks results in the languages; the message has the command for them.
         ModelError: A model is unknown.
     """
     languages = request.languages or SEVEN
     if len(languages) < 2:
         raise LanguageError(f"--languages {languages[0]}: the study compares pairs of languages; name at least two.")
     results: Mapping[tuple[str, str], TaskScores] = {}
-    with suppress(ResultsError):  # no results at all: the message below has the command that makes them
+    with suppress(ResultsError):  # no results at all: the message below has the command for them
         results = read_results(request.results, tasks=(TASK, RAW)).tables
     scored = sorted({model for model, task in results if task == TASK})
     having = [model for model in scored if _has(results, (model, TASK), languages)]
@@ -140,7 +140,7 @@ def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
 
 
 def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
-    """P@5 of each direction, the models side by side."""
+    """P@5 of each direction, with models side by side."""
     pairs = list(permutations(languages, 2))
     table = pd.DataFrame([map(display_name, pair) for pair in pairs], columns=["from", "to"])
     for (label, scores), stage in product(models.items(), STAGES):

@@ -14,14 +14,14 @@ COLUMNS = ("max", "min", "mean", "median", "std", "count", "p5", "p95")
 """The columns of the paper's Table 8, and more quantiles."""
 BINS = 40
 TEXTS = "texts"
-"""Name of the texts of tasks without queries and documents."""
+"""Side of the texts in tasks without queries and documents."""
 
 
 def analyse(request: Request) -> Findings:
     """Count, mean, deviation and quantiles of the distinct texts' lengths, and their histograms.
 
     Raises:
-        DataError: A task is unknown, or its data are missing.
+        DataError: A task is unknown, or its data is missing.
         LanguageError: A task has nothing in the languages.
     """
     study = Study()

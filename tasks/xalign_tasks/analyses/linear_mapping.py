@@ -1,7 +1,7 @@
 """Linear maps between English and each language: their gains, and their distance from rotations.
 
-Vasilyev et al., 2023 (arXiv:2305.14256). Their tables are images without text; the statements of their text about the
-tables are compared with our numbers.
+Vasilyev et al., 2023 (arXiv:2305.14256). The paper's tables are images without text, so we compare the statements that
+its text makes about them with our numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 PAIRS = 3000
 """Maximum number of pairs per language, from the top of its file."""
 COMPARED = 0.75
-"""Share of these pairs that a shape is measured on; in every language at least this share is not held out."""
+"""Share of these pairs that a shape is measured on; at least this share is not held out in any language."""
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
@@ -45,17 +45,17 @@ MEASURES = {
     "fD": ("fD, share with a smaller distance", 0.5),
     "fC": ("fC, share with a larger cosine", 0.5),
 }
-"""Columns of gains, their names in figures, and the values of no gain."""
+"""Columns of gains, their names in figures, and the values that mean no gain."""
 WORST = ["ber-Latn", "epo-Latn"]
-"""Languages whose maps the paper found furthest from rotations."""
+"""Languages whose maps are furthest from rotations in the paper."""
 
 
 def analyse(request: Request) -> Findings:
-    """Gains of the maps of the paper's languages, and shapes of the maps of all that have enough pairs.
+    """Gains of the maps of the paper's languages, and shapes of the maps of all languages with enough pairs.
 
-    Gains: both fits and both directions, on every text. Shapes: of the map that the data determine, from English to
-    every language and back from the paper's, each of the same number of pairs, since fewer make less of a rotation.
-    Requested languages are all studied in full.
+    Gains: both fits and both directions, on every text. Shapes: of the map determined by the data, from English to
+    every language and back from the paper's, each with the same number of pairs, because fewer look less like a
+    rotation. Requested languages are all studied in full.
 
     Raises:
         DataError: Tatoeba's pairs are missing, or too few for a map in any language.
@@ -107,7 +107,7 @@ def analyse(request: Request) -> Findings:
 
 
 def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows: int) -> list[str]:
-    """Languages of a text to study: the requested ones, else those with at least ``rows`` pairs."""
+    """Languages of a text to study: the requested ones, else all with at least ``rows`` pairs."""
     if request.languages:
         chosen = [code for code in request.languages if code in text.languages]
     else:
@@ -119,7 +119,7 @@ def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows
 def study(
     encoder: XAlignEncoder, language: str, text: MappingText, texts: list[MappingText], rows: int, fits: dict[str, Fit]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Fit the maps of a language on ``text`` and test them on ``texts``, of each the first ``rows`` pairs.
+    """Fit a language's maps on ``text`` and test them on ``texts``, using the first ``rows`` pairs of each.
 
     Without ``fits``, the fitting functions by name, only the shape of the map from English is studied.
 
@@ -166,7 +166,7 @@ def shape(source: Float64, target: Float64) -> dict[str, float | bool]:
 
 
 def directions(gains: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
-    """Statements of the paper's text about its tables, and how many of our cases support them, by model and fit."""
+    """Statements of the paper's text about its tables, and number of our cases that support them, by model and fit."""
     said = []
     for model, part in shapes[shapes["direction"] == FROM_ENGLISH].groupby("model", sort=False):
         said += [(model, "lsq", statement, cases.sum(), len(cases)) for statement, cases in _of_shapes(part)]

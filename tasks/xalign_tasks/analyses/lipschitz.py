@@ -41,7 +41,7 @@ def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     a, b = (np.array([numbers.setdefault(unit, len(numbers)) for unit in side], int) for side in (first, second))
     places = np.arange(len(b) + 1)
     row = places
-    for i, unit in enumerate(a, 1):  # the minimum so far of what is left of a column covers all insertions before it
+    for i, unit in enumerate(a, 1):  # a running minimum over earlier columns covers all insertions
         best = np.minimum(row[1:] + 1, row[:-1] + (b != unit))
         row = np.minimum.accumulate(np.concatenate([[i], best]) - places) + places
     return int(row[-1])
@@ -55,10 +55,10 @@ KINDS = ("token", "character")
 
 
 def analyse(request: Request) -> Findings:
-    """Ratios ``||f(x) - f(x')|| / d(x, x')`` of texts and random edits of them, in tokens and in characters."""
+    """Ratios ``||f(x) - f(x')|| / d(x, x')`` for texts and their random edits, in tokens and in characters."""
     sentences, study = load_sentences(request, ROWS)
     for name in request.named():
-        encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
+        encoder = load_encoder(name, device=request.device)  # without the store, because the texts occur only here
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")
         rows = [
             {"edits": kind, "delta": delta, **statistics(part["ratio"].to_numpy(), COLUMNS)}

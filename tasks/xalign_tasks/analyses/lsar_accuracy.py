@@ -22,7 +22,7 @@ from xalign_tasks.analyses.base import Study
 from xalign_tasks.analyses.spaces import Space, Tatoeba
 
 MOST_LIR = 20
-"""Largest k of LIR; the paper's best are 14 to 17."""
+"""Largest k of LIR; the paper's best values are 14 to 17."""
 REMOVING = {"lsar": "LSAR: one subspace of all languages", "lir": "LIR: directions of each language"}
 METHODS = {"original": "Original", "centered": "Centered", "lir-1": "LIR(k=1)", "lsar": "LSAR"}
 

@@ -42,7 +42,7 @@ def analyse_families(request: Request) -> Findings:
 def analyse_syntax(request: Request) -> Findings:
     """Correlation of languages' syntactic similarity to English with the cosine of their means to English's.
 
-    The cosine is that of the removed part, and that of the kept part, of Tatoeba's raw vectors.
+    The cosine is computed for the removed part and for the kept part of Tatoeba's raw vectors.
 
     Raises:
         DataError: Fewer than three languages besides English.
@@ -124,7 +124,7 @@ def similarities(means: Mapping[str, Float64], basis: Float64) -> pd.DataFrame:
         means: Language to the mean (d,) of its raw vectors, English among them.
         basis: C (d, r), orthonormal columns; C C^T mean is the removed part.
     """
-    codes = sorted(means, key=lambda language: language != ENGLISH)  # English first, the others as they come
+    codes = sorted(means, key=lambda language: language != ENGLISH)  # English first, the others in order
     rows = np.stack([means[language] for language in codes])
     removed = (rows @ basis) @ basis.T
     frame = pd.DataFrame({"language": codes[1:]})
@@ -139,7 +139,7 @@ def _cosines(rows: Float64) -> Float64:
 
 
 def correlate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Pearson's and Spearman's correlation of the syntactic similarity with that of each part."""
+    """Pearson's and Spearman's correlation of the syntactic similarity with each part's similarity."""
     angular = 1 - 2 / np.pi * np.arccos(frame["syntax"].clip(-1, 1))
     columns = "part languages pearson p_value spearman pearson_angular cosine_mean cosine_std".split()
     rows = []

@@ -1,4 +1,4 @@
-"""The texts of the linear-mapping study: pairs of English and another language, to fit maps on and to test them on."""
+"""The texts of the linear-mapping study: pairs of English and another language, to fit and test maps on."""
 
 import hashlib
 import re
@@ -63,7 +63,7 @@ def lower_half(text: str) -> str:
 def gather(rows: Iterable[Mapping[str, Any]]) -> News:
     """Articles from rows with ``pageid``, ``lang`` (Wikipedia's code), ``title`` and ``text`` (one or its paragraphs).
 
-    The first article of an event in a language counts; languages that have no two-letter code are left out.
+    The first article of an event in a language counts; languages without a two-letter code are left out.
     """
     articles: dict[Any, dict[str, tuple[str, str]]] = {}
     for row in rows:
@@ -82,7 +82,7 @@ def open_wikinews() -> News:
     """The published data set: from ``wikinews/`` under ``$XALIGN_DATA`` (its json or parquet files), else the hub's.
 
     Raises:
-        DataError: The data set is in neither place, or has other columns.
+        DataError: The data set is in neither place, or lacks a column.
     """
     import datasets
 
@@ -104,7 +104,7 @@ def open_wikinews() -> News:
 
 @dataclass(frozen=True)
 class MappingText:
-    """Pairs of English and other languages; ``read`` gives the texts of a code and the English ones."""
+    """Pairs of English and other languages; ``read`` returns a language's texts and the English ones."""
 
     name: str
     languages: frozenset[str]
@@ -113,9 +113,9 @@ class MappingText:
     fingerprint: str
 
     def sides(self, language: str, rows: int | None) -> tuple[Sides, Sides]:
-        """(texts, English) to fit on and to test on, of the first ``rows`` pairs.
+        """(texts, English) to fit on and to test on, from the first ``rows`` pairs.
 
-        The split depends on the hash of the English side, so that all translations of a sentence are on the same side.
+        The split depends on the hash of the English side, so all translations of a sentence are on the same side.
         """
         pairs = list(zip(*self.read(language), strict=True))[:rows]
         fit = [pair for pair in pairs if self.fitted_on and not held_out(pair[1])]

@@ -15,11 +15,11 @@ ALL = "all"
 
 
 def analyse(request: Request) -> Findings:
-    """A table per task: the mean over subsets of each measure of each model; pairs of languages by direction.
+    """A table per task: each model's measures, as means over subsets; for pairs of languages, by direction.
 
     Raises:
         ModelError: No task was named.
-        ResultsError: A model has no such result; the message has the command that makes it.
+        ResultsError: A model has no such result; the message has the command for it.
     """
     if not request.tasks:
         raise ModelError("--task: name at least one task that `xalign run` has scored, e.g. FloresPrecision.")

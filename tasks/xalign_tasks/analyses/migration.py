@@ -1,4 +1,4 @@
-"""Retrieval that a new model keeps on an old model's index, by language and number of pairs."""
+"""How much retrieval a new model keeps on an old model's index, by language and number of pairs."""
 
 from itertools import chain, permutations, product
 from typing import Any
@@ -25,7 +25,7 @@ PAIR_CORPUS, PAIR_ROWS = "tatoeba_pairs", 1_500
 EVERY, ALONE = "all languages", "English"
 """Texts to fit maps on: those of all languages of NTREX, or English texts only, as in the index."""
 PAIRS = (500, 2_000, 8_000, 50_000)
-"""Numbers of texts that both models encode, capped at the available ones."""
+"""Numbers of texts that both models encode, capped at the number available."""
 LANGUAGES = tuple(map(canonical, "af ar bn bg de el en et eu fi fr he hi hu id it ja ka kk swh th".split()))
 MORE = "eng-Latn of pairs"
 Vectors = dict[str, AnyFloats]
@@ -71,10 +71,10 @@ def _more_english(request: Request, held: set[str]) -> list[str]:
 
 
 def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Scores by method, number of pairs and language; also without a map, where the dimensions are equal.
+    """Scores by method, number of pairs and language; also without a map if the dimensions are equal.
 
-    ``old`` and ``new`` have row-parallel unit vectors by language, and those of more English texts, from the index's
-    model and from the queries'. ``facts`` are columns of every row.
+    ``old`` and ``new`` have row-parallel unit vectors by language and of more English texts, from the index's model
+    and the queries' model. ``facts`` are columns of every row.
     """
     sides = (("old", old), ("new", new))
     fit = {

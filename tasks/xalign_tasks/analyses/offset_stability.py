@@ -1,4 +1,4 @@
-"""Whether a language's offset to English is the same on every corpus, as methods that remove a mean assume."""
+"""Whether a language's offset to English is the same on every corpus, as methods that remove means assume."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +22,7 @@ XQUAD = "xquad"
 CORPORA = ("ntrex", "flores", "tatoeba", "lingua", XQUAD, "udhr")
 ROWS = 300
 HALVES = "two halves of one"
-"""Label of the cosine that sampling alone allows: the mean over corpora of that between two halves of a corpus."""
+"""Label of the cosine that sampling alone allows: between two halves of a corpus, the mean over corpora."""
 Sides = tuple[list[str], list[str]]
 """Sentences of a language, and English ones."""
 
@@ -67,7 +67,7 @@ def analyse(request: Request) -> Findings:
 
 
 def sides(corpus: Corpus, language: str, rows: int) -> Sides:
-    """The first rows of a language and of English: translations of each other where the corpus has them."""
+    """The first rows of a language and of English, which are translations if the corpus has them."""
     if corpus.kind == "files":
         side, english = (corpus.rows(code).candidates for code in (language, ENGLISH))
     elif corpus.kind == "monolingual":
@@ -97,7 +97,7 @@ def stability(texts: Mapping[str, Mapping[str, Sides]], embed: Callable[[list[st
 
 
 def offset(x: AnyFloats, y: AnyFloats) -> Float64:
-    """Mean of rows ``x`` (n, d) less the mean of rows ``y`` (m, d): (d,)."""
+    """Mean of rows ``x`` (n, d) minus the mean of rows ``y`` (m, d): (d,)."""
     return np.asarray(x.mean(axis=0, dtype=np.float64) - y.mean(axis=0, dtype=np.float64))
 
 

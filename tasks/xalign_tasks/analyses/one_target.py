@@ -24,7 +24,7 @@ def analyse(request: Request) -> Findings:
     """Heat maps and their means of models that ``xalign run`` has scored on XQuAD-R; all by default.
 
     Raises:
-        ResultsError: A model has no such result; the message has the command that makes it.
+        ResultsError: A model has no such result; the message has the command for it.
     """
     study = Study()
     for full_name, table in scored(request, TASK).items():

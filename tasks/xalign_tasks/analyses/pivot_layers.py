@@ -1,4 +1,4 @@
-"""How near each language is to English by layer: MEXA, P@1, linear CKA, RSA, on FLORES-200."""
+"""How close each language is to English by layer: MEXA, P@1, linear CKA, RSA, on FLORES-200."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from xalign_tasks.analyses.spaces import vectors_by_layer
 def linear_cka(x: AnyFloats, y: AnyFloats) -> float:
     """Linear centred kernel alignment, ||Xc^T Yc||^2 / (||Xc^T Xc|| ||Yc^T Yc||) (Kornblith et al., 2019), in [0, 1].
 
-    It is 1 for row-aligned embeddings (n, d) and (n, m) that are equal up to rotation and scale, 0 if one is constant.
+    It is 1 if row-aligned embeddings (n, d) and (n, m) are equal up to rotation and scale, and 0 if one is constant.
     """
     x, y = x - x.mean(axis=0, dtype=np.float64), y - y.mean(axis=0, dtype=np.float64)
     lengths = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
@@ -59,7 +59,7 @@ def analyse(request: Request) -> Findings:
     """
     texts, study = flores(request, LANGUAGES, ROWS)
     if len(texts[ENGLISH]) < 3:
-        raise DataError("--rows: at least 3 are needed, as RSA correlates the cosines of pairs of rows.")
+        raise DataError("--rows: give at least 3, because RSA correlates the cosines of pairs of rows.")
     for name in request.named():
         backbone = find_spec(name).backbone
         frame = study.add("layers", sweep(request, backbone, texts), model=backbone.name)
@@ -89,7 +89,7 @@ def sweep(request: Request, backbone: BackboneSpec, texts: dict[str, list[str]])
 
 
 def compared(x: Float32, y: Float32) -> dict[str, float]:
-    """:data:`MEASURES` of row-aligned vectors (n, d); of the directional ones, the mean of both directions."""
+    """:data:`MEASURES` of row-aligned vectors (n, d); directional ones are the mean of both directions."""
     forward, backward, measures = measured_ranks(normalise(x), normalise(y))
     means = dict(zip(NAMES, measures.mean(axis=0), strict=True))
     means |= {

@@ -1,4 +1,4 @@
-"""Searches in many languages on the untouched index of an English model, by a map that comes with xalign."""
+"""Searches in many languages on the unchanged index of an English model, with a map that comes with xalign."""
 
 import re
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from xalign_tasks.lareqa.task import XQuADR
 
 NAME = "map:multilingual-e5-small->all-MiniLM-L6-v2"
 SETS = ("squad-nqg", "wikitext-2")
-"""Training sets that the map is fitted on, beside NTREX's English."""
+"""Training sets that the map is fitted on, besides NTREX's English."""
 PLAIN = "the index's model"
-"""Queries that nothing is changed for."""
+"""Label of the queries without any change."""
 
 
 def sides() -> dict[str, Side]:
@@ -34,7 +34,7 @@ def sides() -> dict[str, Side]:
 
 
 def fingerprint(text: str) -> str:
-    """A digest of the letters and digits of a text, which case, spaces and punctuation do not change."""
+    """A digest of a text's letters and digits, independent of case, spaces and punctuation."""
     plain = re.sub(r"[\W_]+", "", re.sub(r"-[lr][rs]b-", "", text.lower()))  # brackets, as tokenizers write them
     return sha256(plain.encode()).hexdigest()
 
@@ -42,7 +42,7 @@ def fingerprint(text: str) -> str:
 def fit_texts(test: Side) -> tuple[list[str], int]:
     """Distinct English texts to fit the map on, and the number of texts left out because ``test`` has them.
 
-    They are the questions and sentences of ``squad-nqg`` and the sentences of ``wikitext-2`` and NTREX. Texts of
+    The texts are the questions and sentences of ``squad-nqg`` and the sentences of ``wikitext-2`` and NTREX. Texts from
     ``test`` would give its answers away.
 
     Raises:
@@ -56,7 +56,7 @@ def fit_texts(test: Side) -> tuple[list[str], int]:
 
 
 def analyse(request: Request) -> Findings:
-    """Recall@10 and P@1 of XQuAD-R's questions among English sentences and paragraphs that all-MiniLM has indexed.
+    """Recall@10 and P@1 of XQuAD-R's questions among English sentences and paragraphs indexed with all-MiniLM.
 
     Raises:
         DataError: XQuAD-R or a set to fit on is missing.
@@ -81,7 +81,7 @@ def analyse(request: Request) -> Findings:
             new = _vectors(queries, asked, "query")
             ways = {PLAIN: (_vectors(index, asked), indexed), "map": (maps.transform(new, code), indexed),
                     "map without means": (maps.transform(new, ENGLISH), indexed), "new index": (new, own)}  # fmt: skip
-            for way, vectors in ways.items():  # of ties, the answer comes last
+            for way, vectors in ways.items():  # in a tie, the answer comes last
                 ranks.setdefault(way, {})[code] = target_counts(*vectors, answers)[:, 0]
         for way, found in ranks.items():
             rows = [{"language": code, **scores({code: found[code]})} for code in found]
@@ -98,7 +98,7 @@ def analyse(request: Request) -> Findings:
 def scores(ranks: Mapping[str, Ranks], plain: Mapping[str, Ranks] | None = None) -> dict[str, float]:
     """Mean recall@10 and P@1 in percent over languages, from the ranks of the answers.
 
-    With the ranks of other queries, they have 95% intervals, and those of the paired difference from the others.
+    With ``plain``, the scores have 95% intervals, also of the paired difference from it.
     """
     found = {}
     for name, most in (("recall@10", 10), ("P@1", 1)):

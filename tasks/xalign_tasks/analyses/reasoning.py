@@ -59,7 +59,7 @@ def _analyse(
 
 
 def draw(table: pd.DataFrame, task: str) -> Any:
-    """A line of dots per model over the languages."""
+    """A line of dots per model, over the languages."""
     width = max(6.0, 0.8 * table["language"].nunique() + 2)
     figure, axis = figures.plot(f"{task}: accuracy by language", "", "right answers in %", width=width)
     points = {

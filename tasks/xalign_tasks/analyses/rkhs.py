@@ -1,4 +1,4 @@
-"""Norm of the unnormalised mean of a text's input embeddings, the surrogate of LiRA's constant C (its Table 6)."""
+"""Norm of the unnormalised mean of a text's input embeddings, a surrogate for LiRA's constant C (its Table 6)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ POLICIES = {"with special tokens": True, "without special tokens": False}
 
 
 def analyse(request: Request) -> Findings:
-    """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths."""
+    """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, next to the texts' lengths."""
     sentences, study = load_sentences(request, ROWS)
     for name in request.named():
         spec = find_spec(name)
@@ -68,7 +68,7 @@ def sentence_norms(name: str, texts: Sequence[str], device: str | None = None) -
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
-    """Norms by length in tokens: quartiles of the lengths, and the correlation of the two over all texts."""
+    """Norms by length in tokens: quartiles of the lengths, and the correlation of norm and length over all texts."""
     edges = np.unique(np.quantile(frame["length"], (0, 0.25, 0.5, 0.75, 1)))
     groups = pd.cut(frame["length"], edges, include_lowest=True) if len(edges) > 1 else frame["length"].astype(str)
     columns = {"shortest": ("length", "min"), "longest": ("length", "max"), "texts": ("length", "size")}

@@ -29,10 +29,10 @@ ROWS, SEED, PERPLEXITY = 200, 0, 30.0
 def analyse(request: Request) -> Findings:
     """The first sentences of FLORES-200 in a few languages, in one plane per model.
 
-    A single model is shown next to its unaligned backbone, a single plain backbone next to its LSAR.
+    A single model is shown next to its unaligned backbone, and a single plain backbone next to its LSAR.
 
     Raises:
-        DataError: The text is missing, or fewer than 2 languages or 2 rows are asked for.
+        DataError: The text is missing, or the request has fewer than 2 languages or 2 rows.
         XAlignError: A model or language is unavailable.
     """
     languages = request.languages or LANGUAGES
@@ -82,7 +82,7 @@ def project(vectors: Float32) -> dict[str, Float64]:
 
 
 def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
-    """Measures of how mixed a pool of unit rows (n, d) is; translations have the same meaning, a number.
+    """Measures of the mixing of a pool of unit rows (n, d); translations share a meaning, which is a number.
 
     Returns:
         The silhouette of the languages by cosine; percent of rows whose nearest neighbour has the same language, and

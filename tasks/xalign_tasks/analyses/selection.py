@@ -1,4 +1,4 @@
-"""The translations that LiRA's actor picks: whether they are the better ones, and by which translator they are."""
+"""The translations that LiRA's actor picks: whether they are better, and which translator made them."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def models(request: Request) -> Iterator[tuple[str, str, LiRA]]:
     """Name, title and module of each requested LiRA, one at a time, on the requested device.
 
     Raises:
-        ModelError: No model is named, two have one title, a model is not a LiRA, or there is no such device.
+        ModelError: No model is named, two have the same title, a model is not a LiRA, or there is no such device.
     """
     device = pick_device(request.device)
     for title, name in request.titled().items():
@@ -43,7 +43,7 @@ def models(request: Request) -> Iterator[tuple[str, str, LiRA]]:
 
 
 def analyse(request: Request) -> Findings:
-    """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF."""
+    """How often the embedding critic alone picks a FLORES reference, and how its choice correlates with chrF."""
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS
@@ -86,9 +86,9 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
 
 
 def against_each_other(module: LiRA, texts: list[str], english: list[str], language: str) -> pd.DataFrame:
-    """The model's own translators: chrF of the chosen translation, of the mean and of the best; rank correlation.
+    """The model's own translators: chrF of the chosen translation, the mean and the best; rank correlation.
 
-    Empty where a text has fewer than two translations.
+    Texts with fewer than two translations are left empty.
 
     Raises:
         DataError: Translations are missing.
@@ -152,7 +152,7 @@ def analyse_translators(request: Request) -> Findings:
         for name, title, module in models(request):
             rows = pd.DataFrame(choices(module, texts))
             if rows.empty:
-                raise DataError(f"{name}: no text of {task} has two candidates; translate it by two translators.")
+                raise DataError(f"{name}: no text of {task} has two candidates; translate it with two translators.")
             study.add("shares", shares(rows), model=title, task=task)
     study.figures["shares"] = draw_shares(study.tables["shares"])
     return study.findings(

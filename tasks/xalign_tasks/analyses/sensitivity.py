@@ -1,4 +1,4 @@
-"""How far a score depends on how the text is read: prompt, truncation, precision, one text at a time or many."""
+"""How much a score depends on how text is read: prompt, truncation, precision, and texts per batch."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -31,7 +31,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "int8": {"precision": "int8"},
     "binary vectors": {"vectors": "binary"},
 }
-"""Changed fields of the backbone; an alignment is fitted again to the changed backbone."""
+"""Changed fields of the backbone; an alignment is fitted again to it."""
 
 
 def analyse(request: Request) -> Findings:
@@ -69,7 +69,7 @@ def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size
 
 
 def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """Each variation's mean, its mean change from :data:`REGISTERED`, and that of the language which changes most."""
+    """Each variation's mean, its mean change from :data:`REGISTERED`, and the change of the most affected language."""
     rows = []
     for variation, scores in precisions.items():
         by_language = scores - precisions[REGISTERED]
@@ -80,7 +80,7 @@ def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
 
 
 def order(table: pd.DataFrame) -> pd.DataFrame:
-    """Number of pairs of models that change places under each variation, among those measured under it."""
+    """Number of pairs of models that swap ranks under each variation, among models measured under it."""
     means = table.pivot_table(index="variation", columns="model", values="P@1", sort=False).sort_index(axis=1)
     before, rows = means.loc[REGISTERED], []
     for variation, after in means.drop(REGISTERED).iterrows():

@@ -1,4 +1,4 @@
-"""Raw vectors for analyses: of each layer from one forward pass, and of Tatoeba beside the subspace of LSAR."""
+"""Raw vectors for analyses: of each layer from one forward pass, and of Tatoeba next to LSAR's subspace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Vectors:
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
 
     def pairs(self, tatoeba: Tatoeba) -> Iterator[tuple[str, Float32, Float32]]:
-        """(language, raw vectors of its sentences, those of their English translations)."""
+        """(language, raw vectors of its sentences, raw vectors of their English translations)."""
         for language, side, english in tatoeba.pairs():
             yield language, self.embed(side, language), self.embed(english, ENGLISH)
 
@@ -76,7 +76,7 @@ def vectors_by_layer(
 ) -> Iterator[Vectors]:
     """The vectors of each layer, the embeddings first, after one forward pass over ``texts`` (language to texts).
 
-    With ``roles``, another one for each prompt of queries or documents, on which a joint method is fitted.
+    With ``roles``, there is another pass for each prompt of queries or documents, on which a joint method is fitted.
 
     Raises:
         ModelError: The backbone is not a transformer.
@@ -113,7 +113,7 @@ def fill(
     """Store the vectors of texts at every layer of :func:`at_every_layer`, for each layer's own RawEncoder.
 
     Returns:
-        Number of encoded texts; those that the store has at every layer are skipped.
+        Number of encoded texts; texts that the store has at every layer are skipped.
     """
     namespaces = [loading.open_backbone(layer).fingerprint for layer in layers]
     distinct = {key(prompt, text): text for text in texts}
@@ -147,7 +147,7 @@ PAPERS_FIT = AlignmentSpec("lsar", "lsar", corpora=("lingua", "newstest"), limit
 
 
 def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
-    """The backbone of a model, and its LSAR: the model's own, or for a plain backbone the paper's.
+    """The backbone of a model, and its LSAR: the model's own or, for a plain backbone, the paper's.
 
     Raises:
         ModelError: The model is unknown or has another alignment.
@@ -192,7 +192,7 @@ class Tatoeba:
         """The test restricted to ``languages``, and a note on the languages left out.
 
         Raises:
-            LanguageError: No language is left, or ``languages`` lacks English.
+            LanguageError: No language remains, or ``languages`` lacks English.
         """
         shared = tuple(code for code in self.languages if code in languages)
         if not shared or ENGLISH not in languages:
@@ -222,7 +222,7 @@ def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> 
     """The space of each requested model with the test text; notes on them and the text's revision go to the study.
 
     Raises:
-        LanguageError: No language is left.
+        LanguageError: No language remains.
         XAlignError: A model or text is unavailable.
     """
     for name in request.named():
@@ -259,10 +259,10 @@ def describe(space: Space, tatoeba: Tatoeba) -> list[str]:
 
 
 def accuracy(a: Float32, english: Float32) -> tuple[float, float]:
-    """Percent of texts whose nearest neighbour by cosine is their translation; row i of both means the same.
+    """Percent of texts whose nearest neighbour by cosine is their translation; row i of both has the same meaning.
 
     Returns:
-        For English queries, the paper's direction, and for queries of the other language.
+        For English queries, the paper's direction, and for queries in the other language.
     """
     forward, backward = gold_ranks(normalise(a), normalise(english))
     return 100 * precision_at(backward)["precision_at_1"], 100 * precision_at(forward)["precision_at_1"]

@@ -1,6 +1,6 @@
 """Language bias of a mixed pool: whether a question finds sentences by their language rather than their meaning.
 
-Everything follows from the ranking: each question's ten best candidates, and the ranks of its answers.
+All measures use only the ranking: each question's ten best candidates, and the ranks of its answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from xalign_models.ranking.graded import graded_measures
 
 Counts = npt.NDArray[np.int64]
 TRANSLATION = 0.5
-"""Gain of an answer in another language than the question's; an answer in its own language has 1."""
+"""Gain of an answer in another language than the question's; an answer in the same language has 1."""
 
 
 def language_shares(
     question_languages: Counts, top: Counts, of_pool: Counts, languages: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """How much more often a language is among the ten best than in the pool, by language of the question.
+    """How much more frequent a language is among the ten best than in the pool, by language of the question.
 
     Args:
         question_languages: (n,) index of each question's language.
@@ -51,10 +51,10 @@ def rank_agreement(questions: Mapping[str, Sequence[str]], ranks: Counts) -> dic
 
     Args:
         questions: Language to the ids of its questions; the same id is the same question.
-        ranks: (n, k) rank of each question's answer in each language, in the order of ``questions``; 0 where none.
+        ranks: (n, k) rank of each question's answer in each language, in the order of ``questions``; 0 if none.
 
     Returns:
-        By language, where there is such a question.
+        By language, if there is such a question.
     """
     forms: dict[str, list[tuple[str, int]]] = {}
     askings = ((language, question) for language, ids in questions.items() for question in ids)
@@ -84,14 +84,14 @@ def language_preference(
 
     Args:
         question_languages: (n,) index of each question's language.
-        ranks: (n, k) rank of each question's answer in each language, from 1; 0 where none.
+        ranks: (n, k) rank of each question's answer in each language, from 1; 0 if none.
         first: (n,) index of the language of each question's best candidate.
         languages: The k canonical codes by index.
 
     Returns:
-        By language, of its questions that have an answer in it and in another:
+        By language, over its questions that have answers both in it and in another language:
 
-        - ``own_language_first``: the share whose own answer is above all its translations; 1 / k where a model has no
+        - ``own_language_first``: the share whose own answer is above all its translations; 1 / k if a model has no
           preference.
         - ``lang_ndcg_at_10``: nDCG of the ten best with a gain of 1 for the own answer and of 1/2 for its translations.
           The gains are ours.

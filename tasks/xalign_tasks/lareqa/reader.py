@@ -12,7 +12,7 @@ from typing import Any
 from xalign_models.errors import DataError
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔]+["'”’»)\]]*(?=\s+[^\sa-zß-öø-ÿ])|[。！？।॥]+["'”’」』）]*""")
-"""Ends a sentence of unsegmented text: final punctuation; in scripts with spaces, not before a small letter."""
+"""Matches the end of a sentence: final punctuation; in scripts with spaces, not before a lower-case letter."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Side:
 
     Attributes:
         questions: Text by id, in file order; translations share the id.
-        candidates: Every sentence of every paragraph, in file order, repeated ones included.
+        candidates: Every sentence of every paragraph, in file order, including repeated ones.
         answers: Position among ``candidates`` of the sentence that answers a question, by the question's id.
         contexts: The paragraph of each candidate.
     """
@@ -33,7 +33,7 @@ class Side:
 
 
 def read_file(path: Path) -> Side:
-    """Read a file in SQuAD's layout: LAReQA's, with sentences and their boundaries, or MLQA's, without.
+    """Read a file in SQuAD's layout: LAReQA's, with sentences and their boundaries, or MLQA's, without them.
 
     Raises:
         DataError: The file has another layout.
@@ -62,7 +62,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]], source: str) -> Side:
 def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], source: str) -> Side:
     """Read paragraphs in SQuAD's layout.
 
-    The answering sentence is the first whose boundaries [start, end], the end included, contain the answer's first
+    The answering sentence is the first whose boundaries [start, end], including the end, contain the answer's first
     character. If two sentences touch, as in Chinese, an answer at their boundary counts for the first one, as in the
     evaluations behind the published numbers.
 
@@ -93,7 +93,7 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], source: str) -> Sid
 def split(text: str) -> list[tuple[int, int]]:
     """(start, end) of each sentence without the white space around it, by :data:`SENTENCE_END`.
 
-    LAReQA's own splitter is unpublished; on XQuAD-R this one finds the same answer sentence for 88% (zh) to 99% (vi) of
+    LAReQA's own splitter is unpublished. On XQuAD-R, ours finds the same answer sentence for 88% (zh) to 99% (vi) of
     the questions.
     """
     cuts = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]

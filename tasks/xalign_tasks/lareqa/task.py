@@ -26,22 +26,22 @@ HOME = "github.com/google-research-datasets/lareqa"
 class LAReQA(FilesTask):
     """Mean average precision of questions in each language (a subset) against the sentences of all languages.
 
-    All candidates of all languages are one pool, each encoded with its own language; relevant are the sentences that
-    answer the question in any language; scores are dot products; AP is scikit-learn's, so that ties count against the
+    All candidates of all languages form one pool, each encoded with its own language. Sentences that answer the
+    question in any language are relevant. Scores are dot products; AP is scikit-learn's, so ties count against the
     model. Every subset has:
 
-    - ``map`` (main): of its language's questions; the mean over subsets weighs languages equally,
+    - ``map`` (main): over its language's questions; the mean over subsets weighs languages equally,
       ``map_all_questions``, the same in every subset, weighs questions equally, as the papers do;
-    - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
-      <language> are taken out of the pool;
+    - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers except the one in
+      <language> are removed from the pool;
     - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others, also called
       ``same`` and ``cross`` as in other tasks;
     - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``, ``own_language_first``,
-      ``lang_ndcg_at_10``, ``right_own_language`` and the three like it: language bias, :mod:`xalign_tasks.lareqa.bias`.
+      ``lang_ndcg_at_10``, ``right_own_language`` and three similar: language bias, :mod:`xalign_tasks.lareqa.bias`.
 
     Attributes:
         expected: Canonical code -> numbers of questions and candidates of the published set; other files are refused.
-        own_sentences: Whether the sentences are split here, and so differ from the published ones.
+        own_sentences: Whether sentences are split here and thus differ from the published ones.
         as_published: Whether a candidate is encoded with its paragraph after it, and vectors keep their lengths, as in
             the code behind the published numbers.
     """
@@ -63,7 +63,7 @@ class LAReQA(FilesTask):
         """Read all languages, the pool of every subset, and check that they are complete.
 
         Raises:
-            DataError: A file is missing or malformed, or its numbers of questions and candidates are not the published.
+            DataError: A file is missing or malformed, or its numbers of questions and candidates are not as published.
         """
         if self.data_loaded:
             return
@@ -109,7 +109,7 @@ class LAReQA(FilesTask):
         return scores, dict(sorted(items.items()))
 
     def candidates(self, side: Side) -> list[str]:
-        """The texts to encode of a language's part of the pool."""
+        """The texts to encode for a language's part of the pool."""
         if not self.as_published:
             return side.candidates
         return [f"{text} {context}" for text, context in zip(side.candidates, side.contexts, strict=True)]
@@ -148,9 +148,9 @@ def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
 
 
 def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:
-    """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
+    """A question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
 
-    ``one_target`` is (n, k), of :func:`xalign_models.ranking.ranks.one_target_precision`; the k languages are the
+    ``one_target`` is (n, k), from :func:`xalign_models.ranking.ranks.one_target_precision`; the k languages are the
     answers'.
     """
     cells = {
@@ -201,7 +201,7 @@ class XQuADR(LAReQA):
 class XQuADRAsPublished(XQuADR):
     """XQuAD-R as in the code behind LSAR's numbers: each sentence with its paragraph, dot products of raw vectors.
 
-    That code fits LSAR on the eleven languages alone, like ``xalign fit lsar --languages ar,de,el,...``.
+    This code fits LSAR on only the eleven languages, like ``xalign fit lsar --languages ar,de,el,...``.
     """
 
     as_published = True
@@ -209,10 +209,10 @@ class XQuADRAsPublished(XQuADR):
 
 
 class MLQAR(LAReQA):
-    """MLQA-R: the questions of MLQA's development set, each in two to four of seven languages and answered in these.
+    """MLQA-R: the questions of MLQA's development set, each asked and answered in two to four of seven languages.
 
     Read from LAReQA's own files if available (``lareqa/mlqa-r`` or ``mlqa-dev-r``), else built from MLQA's (``mlqa``)
-    as LAReQA describes it. As LAReQA's sentence splitter is unpublished, ours replaces it, and only the number of
+    as LAReQA describes. LAReQA's sentence splitter is unpublished, so ours replaces it, and only the number of
     questions is checked.
     """
 

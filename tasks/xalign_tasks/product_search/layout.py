@@ -37,9 +37,9 @@ class Locale:
     Attributes:
         queries: Query id to text.
         items: Item id to title: the candidates of every query.
-        relevant: Query id to item id to grade, an integer above zero. A query with no relevant item is absent.
-        query_languages: Canonical code of those queries whose row names a language.
-        item_languages: Canonical code of those items whose row names a language.
+        relevant: Query id to item id to grade, an integer above zero. Queries without a relevant item are absent.
+        query_languages: Canonical code of each query whose row names a language.
+        item_languages: Canonical code of each item whose row names a language.
     """
 
     queries: dict[str, str]
@@ -62,7 +62,7 @@ def load(root: Path, split: str = "test", locales: Collection[str] | None = None
 
 
 def fingerprint(root: Path) -> str:
-    """Sha256 (hex) over the names and contents of the set's files, and of no other file in ``root``.
+    """Sha256 (hex) over the names and contents of the set's files, ignoring other files in ``root``.
 
     Raises:
         DataError: There is no set in ``root``.

@@ -1,4 +1,4 @@
-"""mteb tasks of product search: queries in seven locales, item titles to find, nDCG@10 for each locale."""
+"""mteb tasks of product search: queries in seven locales, item titles to find, nDCG@10 per locale."""
 
 import logging
 from pathlib import Path
@@ -25,19 +25,19 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
     """A retrieval task on a local product-search set, one subset for each locale.
 
     The set is in ``$XALIGN_DATA/<folder>``, in the layout of :mod:`xalign_tasks.product_search.layout`. Queries and
-    corpus have a column ``lang``, the canonical code of each row's language, which mteb hands to the encoder.
-    The data set's revision in the metadata, and so in every result, is a fingerprint of the files.
+    corpus have a column ``lang``, the canonical code of each row's language, which mteb passes to the encoder.
+    The data set's revision in the metadata, and thus in every result, is a fingerprint of the files.
 
     Attributes:
         folder: The set's folder below ``$XALIGN_DATA``.
-        publisher: Owner of the data, for the message when they are missing.
+        publisher: Owner of the data, for the message if it is missing.
         item_language: Canonical code of titles without a language; None for the locale's language.
     """
 
     folder: ClassVar[str]
     publisher: ClassVar[str]
     item_language: ClassVar[str | None] = None
-    k_values = (1, 10, 1000)  # the last is mteb's depth of search; the others between fill files and nobody reads them
+    k_values = (1, 10, 1000)  # the last is mteb's depth of search; further values would only fill files
 
     def fingerprint(self) -> str:
         """Sha256 (hex) over the set's files."""
@@ -63,7 +63,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         """Read the chosen locales of the chosen splits.
 
         Raises:
-            DataError: The data are missing or malformed.
+            DataError: The data is missing or malformed.
         """
         if self.data_loaded:
             return
@@ -87,8 +87,8 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
     ) -> dict[str, float]:
         """``same`` and ``cross``, if titles are in several languages.
 
-        They are nDCG@10 when only titles in the query's language, or only those in others, are relevant and the other
-        relevant ones are taken out; the mean over the queries that have such titles.
+        They are nDCG@10 if only titles in the query's language, or only titles in other languages, are relevant, and
+        other relevant titles are removed; the mean over the queries that have such titles.
         """
         rows = self.dataset[hf_subset][hf_split]
         asked, titles = (dict(zip(rows[side]["id"], rows[side]["lang"], strict=True)) for side in ("queries", "corpus"))
@@ -137,7 +137,7 @@ class LazRetrieval(ProductSearch):
     """LazRetrieval of the LiRA paper: e-commerce queries and product titles, 4:1 train and test.
 
     The paper does not give the language of the titles; the default is the locale's, which a ``lang`` field of an item,
-    or ``item_language`` in a subclass, overrides. Nor does it describe the files: convert them to our layout.
+    or ``item_language`` in a subclass, overrides. The paper does not describe the files; convert them to our layout.
     """
 
     folder = "lazretrieval"

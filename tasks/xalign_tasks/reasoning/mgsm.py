@@ -1,4 +1,4 @@
-"""MGSM (Shi et al. 2022): school arithmetic in eleven languages, scored by the number that an answer ends with."""
+"""MGSM (Shi et al. 2022): school arithmetic in eleven languages, scored by the final number of an answer."""
 
 import re
 import unicodedata
@@ -17,7 +17,7 @@ _MARK = re.compile(r"####|\banswer\**\s*(?:is\b|[:=])", re.IGNORECASE)
 
 
 def final_number(written: str) -> Decimal | None:
-    """The number after the last "Answer:" or "####", else the last number; None where there is none."""
+    """The number after the last "Answer:" or "####", else the last number; None if there is none."""
     tail = written[marks[-1].end() :] if (marks := list(_MARK.finditer(written))) else ""
     for text, place in ((tail, 0), (written, -1)):
         if numbers := [value for match in _NUMBER.finditer(text) if (value := to_number(match[0])) is not None]:

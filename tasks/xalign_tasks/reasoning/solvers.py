@@ -1,4 +1,4 @@
-"""A generative model, alone or with LiRA's choice of a translation under each question."""
+"""A generative model, alone or with LiRA's chosen translation under each question."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ SHOTS = (
         21,
     ),
 )
-"""Our own examples, for models that only continue texts."""
+"""Our own examples, for models that only continue text."""
 CHOOSE = "Answer with the letter of the best choice alone.\n\nQuestion: {question}\n{choices}\nAnswer:"
 
 
@@ -60,7 +60,7 @@ class Solver:
         self.model = LanguageModel(spec.model, spec.revision, device)
 
     def questions(self, questions: Sequence[str], language: str) -> list[str]:
-        """Questions with the chosen translation, if any, under each."""
+        """Questions, each with the chosen translation, if any, under it."""
         if self.lira is None or language == ENGLISH:
             return list(questions)
         candidates = self.lira.source(questions, [language] * len(questions))
@@ -88,7 +88,7 @@ class Solver:
         return "\n".join([*shown, f"Problem: {question}\n"])
 
     def choose(self, questions: Sequence[Question], language: str) -> list[bool]:
-        """Whether the likeliest letter after each question is the right one."""
+        """Whether the most likely letter after each question is the right one."""
         stems = self.questions([question.stem for question in questions], language)
         right = []
         for batch in batched(zip(stems, questions, strict=True), BATCH):

@@ -21,7 +21,7 @@ PER_STAR = 2000
 
 
 class AmazonReviewsZeroShot(ZeroShotTask):
-    """The reviews of Prettenhofer and Stein (2010) by the zero-shot protocol: good (over three stars) or bad.
+    """The reviews of Prettenhofer and Stein (2010) under the zero-shot protocol: good (over three stars) or bad.
 
     Webis-CLS-10 in its publisher's layout, all three categories together: 6,000 English reviews to train on, 6,000 of
     every language to test. A review is its summary and its text.
@@ -56,7 +56,7 @@ class AmazonReviewsZeroShot(ZeroShotTask):
 
 
 class AmazonStarsZeroShot(ZeroShotTask):
-    """mteb's Amazon reviews with one to five stars by the zero-shot protocol, trained on 2,000 English ones per star.
+    """mteb's Amazon reviews with one to five stars under the zero-shot protocol, trained on 2,000 in English per star.
 
     These are not the reviews of the LSAR paper; the set is only on the hub.
     """
@@ -70,7 +70,7 @@ class AmazonStarsZeroShot(ZeroShotTask):
         Raises:
             DataError: Always.
         """
-        raise DataError("AmazonStarsZeroShot takes its reviews from the hub (mteb/AmazonReviewsClassification).")
+        raise DataError("AmazonStarsZeroShot reads its reviews from the hub (mteb/AmazonReviewsClassification).")
 
     def hub_part(self, language: str, part: str, missing: DataError) -> Labelled:
         """The labelled reviews of a part; the first ones of each label of the training part."""
@@ -94,7 +94,7 @@ LANGUAGES = {
 
 
 class TweetSentimentZeroShot(ZeroShotTask):
-    """Unified tweet sentiment by the zero-shot protocol: 1,839 English tweets to train on, 870 of every language."""
+    """Unified tweet sentiment under the zero-shot protocol: 1,839 English tweets to train on, 870 per language."""
 
     configs = LANGUAGES
     metadata = task_metadata("TweetSentimentZeroShot", [*LANGUAGES])

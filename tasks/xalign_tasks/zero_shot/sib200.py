@@ -16,7 +16,7 @@ DEVTEST = 997
 
 
 class SIB200ZeroShot(ZeroShotTask):
-    """SIB-200 by the zero-shot protocol: 701 English sentences to train on, 204 of every language to test.
+    """SIB-200 under the zero-shot protocol: 701 English sentences to train on, 204 per language to test.
 
     Local text is FLORES-200's: ``flores200_dataset/dev_sib/<code>.tsv`` (index_id, sentence; SIB-200's rows of the dev
     part), ``devtest/<code>.devtest`` and ``sib_labels.tsv`` (index_id, split, category).

@@ -46,7 +46,7 @@ def classifier() -> Pipeline:
 
 
 class ZeroShotTask(FilesTask):
-    """Accuracy (main) and macro F1 in each language (a subset) of a classifier that saw English alone.
+    """Accuracy (main) and macro F1 in each language (a subset) of a classifier trained only on English.
 
     Attributes:
         configs: Canonical code -> the hub's name of the language; empty if the set is not on the hub.
@@ -102,7 +102,7 @@ class ZeroShotTask(FilesTask):
             return embedded.astype(np.float64), np.array(labels)
 
         x, y = vectors(ENGLISH, TRAIN)
-        # folds take each label's texts in turn, and files may be sorted
+        # folds use each label's texts in turn, and files may be sorted
         order = np.random.default_rng(SEED).permutation(len(y))
         trained = classifier().fit(x[order], y[order])
         scores, items = {}, {}

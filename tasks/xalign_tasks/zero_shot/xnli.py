@@ -20,7 +20,7 @@ Rows = tuple[list[str], list[str], list[str]]
 
 
 class XNLIZeroShot(FilesTask):
-    """Accuracy in each language (a subset) of a classifier of pairs that was trained on English alone.
+    """Accuracy in each language (a subset) of a pair classifier trained only on English.
 
     The text is XNLI's development part, whose rows are translations of each other. Every second premise, with its
     hypotheses, belongs to the second half. A logistic regression (scikit-learn's, C = 1) on :func:`pair_features` is
@@ -34,7 +34,7 @@ class XNLIZeroShot(FilesTask):
         """The development rows of every language."""
         base = data_folder(
             "xnli/dev",
-            "XNLI is missing: set XALIGN_DATA to a folder that has xnli/dev/dev-en.tsv and a like file for each of "
+            "XNLI is missing: set XALIGN_DATA to a folder that has xnli/dev/dev-en.tsv and such a file for each of "
             f"{', '.join(LANGUAGES.values())} (premise, hypothesis, label), as XTREME writes XNLI.",
         )
         return present({language: (base / f"dev-{code}.tsv",) for language, code in LANGUAGES.items()}, "XTREME's XNLI")
@@ -51,7 +51,7 @@ class XNLIZeroShot(FilesTask):
         """Accuracies of the subsets, and (n, 2) per subset: each row's predicted and true label.
 
         Raises:
-            DataError: The labels of a language are not those of English, row by row.
+            DataError: A language's labels differ from the English labels, row by row.
         """
         labels = np.array(self.dataset[ENGLISH][2])
         halves = second_half(self.dataset[ENGLISH][0])
@@ -77,7 +77,7 @@ class XNLIZeroShot(FilesTask):
 
 
 def second_half(premises: list[str]) -> npt.NDArray[np.bool_]:
-    """Whether each row (n,) is in the second half: the premises take turns, and rows of one premise stay together."""
+    """Whether each row (n,) is in the second half: premises alternate, and rows of one premise stay together."""
     order = {premise: place for place, premise in enumerate(dict.fromkeys(premises))}
     return np.array([order[premise] % 2 == 1 for premise in premises])
 

@@ -88,5 +88,5 @@ def test_the_line_of_chance_ends_before_the_bar_that_has_another_chance():
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_too_few_rows_are_refused_before_a_model_is_loaded(flores, rows):
-    with pytest.raises(DataError, match="--rows: at least 3"):
+    with pytest.raises(DataError, match="--rows: give at least 3"):
         pivot_layers.analyse(Request(("none",), flores, "cpu", rows=rows, languages=("deu-Latn",)))
