@@ -287,7 +287,7 @@ def test_trust_in_a_model_is_by_name_and_not_in_an_adapters_base(workdir: Path, 
     (adapter / "adapter_config.json").write_text(json.dumps(settings))
     named(str(base))
     policy.check(base, trust=True)
-    with pytest.raises(ModelError, match=r"base brings code of its own: the file code\.py"):
+    with pytest.raises(ModelError, match=r"base has its own code: the file code\.py"):
         policy.check(adapter, trust=True)
     commit = "0123456789" * 4
     for trusted in ("org/name", ("a/b", "org/name")):

@@ -30,7 +30,7 @@ def test_a_run_says_in_name_and_spec_that_code_was_trusted(xalign, workdir, cust
     command = ("run", "-m", custom, "-t", "OwnParallel", "--data", "own=own", "--json")
     status, out, err = xalign(*command)
     assert status == 2
-    assert "brings code of its own" in json.loads(out)[0]["error"]
+    assert "has its own code" in json.loads(out)[0]["error"]
     assert "--trust-remote-code" in json.loads(out)[0]["error"]
     assert len(err) == 1
     status, out, err = xalign(*command, "--trust-remote-code", custom)
@@ -48,10 +48,10 @@ def test_trust_comes_from_nobodys_file(custom, monkeypatch):
     claimed = read_card(custom).spec
     assert claimed is not None
     monkeypatch.setenv("XALIGN_ALLOW", str(custom))
-    with pytest.raises(ModelError, match="brings code of its own"):
+    with pytest.raises(ModelError, match="has its own code"):
         open_backbone(claimed.backbone).modules("cpu")
 
 
 def test_a_model_with_code_is_not_saved_without_it(custom, workdir):
-    with pytest.raises(ModelError, match="runs code of its own, which cannot be saved"):
+    with pytest.raises(ModelError, match="runs its own code, which cannot be saved"):
         save(build(find_spec(str(custom), trust_remote_code=str(custom)), device="cpu"), workdir / "saved")
