@@ -78,7 +78,7 @@ def test_languages_with_too_few_pairs_are_left_out_and_named(workdir, planted, m
     subsets = [f"eng_Latn-{code}_Latn" for code in ("deu", "fra", "tur")]
     assert list(evaluate(encoder, *subsets)) == subsets[2:]
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert "400 pairs are compared in every language, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack" in warning
+    assert "compares 400 pairs in every language, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack" in warning
     with pytest.raises(DataError, match=r"400 pairs .*, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack; choose"):
         evaluate(encoder, *subsets[:2])
 

@@ -69,7 +69,7 @@ def test_refusals(texts, planted, make_encoder):
     with pytest.raises(DataError, match=r"stsb-ja-test.csv does not have two sentences and a score in each row"):
         STSBSameLanguage().load_data()
     path.unlink()
-    with pytest.raises(DataError, match=r"stsb-ja-test.csv is missing; take it from github.com/PhilipMay"):
+    with pytest.raises(DataError, match=r"stsb-ja-test.csv is missing; get it from github.com/PhilipMay"):
         STSBSameLanguage().load_data()
 
 

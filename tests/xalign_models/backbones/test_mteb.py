@@ -170,8 +170,8 @@ def test_every_model_of_the_registry_is_a_backbone_or_says_why(monkeypatch):
         "it reads no text",
         "a cross-encoder scores pairs of texts and gives no vectors",
         "late interaction gives many vectors per text, but an alignment maps one",
-        "its vectors are sparse, an alignment maps dense ones",
-        "its vectors are hybrid, an alignment maps dense ones",
+        "its vectors are sparse, but an alignment maps dense ones",
+        "its vectors are hybrid, but an alignment maps dense ones",
         "mteb has no way to load it",
     }
     assert len(known) > 900

@@ -334,7 +334,7 @@ def test_a_model_on_the_hub_is_checked_by_its_settings_before_its_weights_are_re
     resolved = dataclasses.replace(resolved)  # files are read once
     escaped(snapshot / "config.json", "auto_map", AUTO)
     (snapshot / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"someone/model brings code .* auto_map.*--trust-remote-code"):
+    with pytest.raises(ModelError, match=r"someone/model has its own code.* auto_map.*--trust-remote-code"):
         policy.check(resolved.files)
     assert not (workdir / MARK).exists()
 

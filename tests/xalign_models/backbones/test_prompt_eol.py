@@ -288,7 +288,7 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
     np.testing.assert_allclose(raw.encode(texts, ENGLISH), wanted, atol=2e-5)
     assert sizes[:4] == [16, 8, 4, 2]
     assert [record.message for record in caplog.records if "out of memory" in record.message] == [
-        "cpu is out of memory at 16 texts; batches are halved until they fit."
+        "cpu is out of memory for 16 texts; batches are halved until they fit."
     ]
     monkeypatch.setattr(raw, "launch", lambda features: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(ModelError, match="out of memory for a single text"):

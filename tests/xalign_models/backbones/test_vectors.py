@@ -73,7 +73,7 @@ def test_languages_are_found_by_default_if_the_model_says_so(planted_file, workd
 def test_texts_that_are_not_there_are_counted_and_the_first_is_named(planted_file):
     file, _, texts = planted_file
     encoder = load_encoder(f"vectors:{file}")
-    with pytest.raises(ModelError, match=r"lacks the vectors of 2 of 4 texts, the first of them 'jpn 1'; add them"):
+    with pytest.raises(ModelError, match=r"lacks the vectors of 2 of 4 texts, the first of which is 'jpn 1'; add them"):
         encoder.encode_texts([texts[0], "jpn 1", "jpn 2", texts[1]], [None] * 4)
     with pytest.raises(ModelError, match="no texts"):
         encoder.raw.encode([])

@@ -52,7 +52,7 @@ def test_a_lost_worker_is_told_in_our_words_alone(tmp_path):
     """A worker dies once at the second part, and each time at the only part of the next work."""
     command = [sys.executable, "-P", "-c", LOSES, str(tmp_path / "mark")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.stderr.splitlines() == ["part 2: a worker was lost, and another one did its work."]
+    assert done.stderr.splitlines() == ["part 2: a worker was lost, and another one repeated its work."]
     values, error = done.stdout.splitlines()
     assert values == "[0, 1]"
     assert error.startswith("part 1: the worker was lost 2 times (")

@@ -380,7 +380,7 @@ def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
     assert not caplog.records
     assert encode(texts) == 2  # of a shorter corpus
     (record,) = caplog.records
-    assert re.search(r"00000004-\w{32}\.npy and what follows it is of a longer corpus; remove it", record.message)
+    assert re.search(r"00000004-\w{32}\.npy and later shards are from a longer corpus; remove them", record.message)
     assert encode(texts[::-1]) == 4
     for lost in (workdir / "corpus").glob("0000000[12]-*.npy"):
         lost.unlink()
@@ -599,7 +599,7 @@ def test_an_address_that_takes_no_connection_is_refused_before_ray_waits_for_it(
 
 def test_without_a_cluster_to_find_it_says_how_to_start_one(monkeypatch):
     refusing(monkeypatch, ConnectionError("Please specify the one to connect to by setting `--address` flag."))
-    with pytest.raises(ModelError, match="at auto: none answers on this machine; leave out --address") as error:
+    with pytest.raises(ModelError, match="at auto: no cluster answers on this machine; leave out --address") as error:
         next(on_ray.Cluster("auto").map(len, None, []))
     assert "flag" not in str(error.value)
     with pytest.raises(ModelError, match="at ray://named: Please specify"):

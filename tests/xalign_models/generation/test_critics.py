@@ -201,7 +201,7 @@ def test_a_translator_of_no_text_is_named(
     files = Translations(make_translator(f"file:{path}"), tmp_path)
     texts = [TaggedText(one, "deu-Latn") for one in ("eins", "zwei")]
     translate(texts, CandidateSource([Translations(Table(eins="one"), tmp_path), files], online=True))
-    assert caplog.messages == [f"file:{path} has translations of 0 of 2 texts; it adds no candidate."] * warns
+    assert caplog.messages == [f"file:{path} has no translation for any of the 2 texts; it adds no candidate."] * warns
     translate([], CandidateSource([files], online=True))
     assert len(caplog.messages) == warns
 

@@ -102,7 +102,7 @@ def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_
         with pytest.raises(ModelError, match=message):
             import_file(write_vectors(workdir / "v.parquet", [f"{text} w1" for text in TEXTS], matrix), model, store)
     unit = own / np.linalg.norm(own, axis=1, keepdims=True)
-    with pytest.raises(ModelError, match=r"at length 1; the store keeps them at .*, not normalised"):
+    with pytest.raises(ModelError, match=r"with length 1; the store keeps them with .*, not normalised"):
         import_file(write_vectors(workdir / "v.parquet", TEXTS, unit), model, store)
     with pytest.raises(FileError, match="ids that are not from `xalign store export`"):
         import_file(write_vectors(workdir / "v.npz", TEXTS, own, by="id"), model, store)

@@ -162,7 +162,7 @@ def test_tweets_that_lack_something_are_refused(tweets, workdir, monkeypatch):
     with pytest.raises(DataError, match=r"test_text.txt has 40 lines and .*test_labels.txt has 1"):
         TweetSentimentZeroShot().load_data()
     (tweets / "german" / "test_labels.txt").unlink()
-    with pytest.raises(DataError, match=r"test_labels.txt is missing; take it from github.com/cardiffnlp/xlm-t"):
+    with pytest.raises(DataError, match=r"test_labels.txt is missing; get it from github.com/cardiffnlp/xlm-t"):
         TweetSentimentZeroShot().load_data()
     monkeypatch.setenv("XALIGN_DATA", str(workdir / "cache"))
     (workdir / "cache").mkdir(exist_ok=True)
@@ -258,7 +258,7 @@ def test_amazon_reviews_are_good_or_bad(workdir):
     with pytest.raises(DataError, match=r"test.review is not in the layout of Webis-CLS-10"):
         AmazonReviewsZeroShot().load_data()
     path.unlink()
-    with pytest.raises(DataError, match=r"test.review is missing; take it from Webis-CLS-10"):
+    with pytest.raises(DataError, match=r"test.review is missing; get it from Webis-CLS-10"):
         AmazonReviewsZeroShot().load_data()
 
 

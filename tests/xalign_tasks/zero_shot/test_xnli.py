@@ -99,7 +99,7 @@ def test_refusals(xnli, planted, make_encoder, workdir, monkeypatch):
     with pytest.raises(DataError, match=r"dev-sw.tsv, line 4: expected premise, hypothesis and label"):
         XNLIZeroShot().load_data()
     path.unlink()
-    with pytest.raises(DataError, match=r"dev-sw.tsv is missing; take it from XTREME's XNLI"):
+    with pytest.raises(DataError, match=r"dev-sw.tsv is missing; get it from XTREME's XNLI"):
         XNLIZeroShot().load_data()
     monkeypatch.setenv("XALIGN_DATA", str(workdir))
     with pytest.raises(DataError, match=r"set XALIGN_DATA to a folder that has xnli/dev/dev-en.tsv"):

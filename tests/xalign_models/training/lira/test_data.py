@@ -63,7 +63,7 @@ def test_languages_that_no_source_has_are_named(
     assert [record.message.split(",")[0] for record in caplog.records] == [
         f"{field}: there is no text in ita-Latn" for field in ("arca.text", "lasr.retrieval", "lasr.ranking")
     ]
-    assert all("tha-Thai, so it trains on other languages alone." in record.message for record in caplog.records)
+    assert all("tha-Thai, so training uses only other languages." in record.message for record in caplog.records)
 
 
 def test_only_rows_that_are_drawn_and_as_many_held_out_are_kept(columns: dict[str, list[str]]) -> None:

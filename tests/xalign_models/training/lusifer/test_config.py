@@ -164,7 +164,7 @@ def test_a_source_may_serve_both_tasks_of_stage_1(write_config):
 
 
 def test_a_stage_that_there_is_not():
-    with pytest.raises(ModelError, match="--stage 2: this configuration has no such stage"):
+    with pytest.raises(ModelError, match="--stage 2: this configuration does not have this stage"):
         load_config(["small", "alignment-only"]).stage(2)
 
 

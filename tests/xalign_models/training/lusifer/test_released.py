@@ -383,7 +383,7 @@ def test_mirrors_serve_the_release_and_its_base_checkpoints(written, workdir, mo
     assert encoder.mteb_model_meta.name == "xalign/plain__Hieuman-LUSIFER"
     np.testing.assert_allclose(encoder.encode_texts(TEXTS, [None] * 4, ""), expected(written[1], TEXTS, ""), atol=1e-5)
     assert find_source("lusifer:Hieuman/LUSIFER@abc").model == "lusifer:Hieuman/LUSIFER@abc"
-    with pytest.raises(ModelError, match="own files; write lusifer:Hieuman/LUSIFER"):
+    with pytest.raises(ModelError, match="format; write lusifer:Hieuman/LUSIFER"):
         load_encoder("Hieuman/LUSIFER").raw.encode(["w1"])
 
 
