@@ -458,7 +458,7 @@ def test_workers_in_another_folder_find_the_model_and_write_into_the_drivers(inl
 
 
 def test_a_shard_without_a_text_is_refused(encode):
-    with pytest.raises(ModelError, match="shard -1: at least 1"):
+    with pytest.raises(ModelError, match="shard -1: give at least 1"):
         encode(["w1"], shard=-1)
 
 

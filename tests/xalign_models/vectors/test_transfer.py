@@ -117,7 +117,7 @@ def test_ids_with_another_dimension_than_the_catalogues_are_refused(workdir, tin
     monkeypatch.setattr(Checkpoint, "facts", lambda self: {"embed_dim": 16})
     for by, names in (("id", [key("", text).hex() for text in TEXTS]), ("text", TEXTS)):
         file = write_vectors(workdir / "v.npz", names, np.ones((len(TEXTS), 5)), by=by)
-        with pytest.raises(ModelError, match="of dimension 5, and .* of 16"):
+        with pytest.raises(ModelError, match="of dimension 5, but .* has 16"):
             import_file(file, str(tiny_model), open_store(), check=0)
     assert not any(stats.vectors for stats in open_store().stats())
 

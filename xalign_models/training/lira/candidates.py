@@ -59,7 +59,7 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
     models = [spec for spec in translators if spec.is_llm]
     if not 0 <= k <= min(len(models), slots):
         raise ModelError(
-            f"pass@{k}: the translators include {len(models)} language models, and each text has {slots} candidates."
+            f"pass@{k} needs {k} language models and {k} candidates per text; there are {len(models)} and {slots}."
         )
     return (*models[:k], *[spec for spec in translators if not spec.is_llm][: slots - k])
 

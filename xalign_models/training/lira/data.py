@@ -187,7 +187,7 @@ def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
 
 def _string(record: dict[str, Any], name: str) -> str:
     if not isinstance(record[name], str):
-        raise ValueError(f"{name} is not a text")
+        raise ValueError(f"{name} is not a string")
     return str(record[name])
 
 

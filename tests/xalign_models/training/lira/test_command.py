@@ -91,7 +91,7 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
     assert list(file_texts(path, [])) == [("a", "deu-Latn"), ("b", None)]
     assert list(file_texts(path, ["deu-Latn"])) == [("a", "deu-Latn")]
     path.write_text('{"text": null, "lang": "de"}\n')
-    with pytest.raises(DataError, match=r"x\.jsonl, line 1.*text is no text"):
+    with pytest.raises(DataError, match=r"x\.jsonl, line 1.*text is not a string"):
         list(file_texts(path, []))
     path.write_bytes('{"text": "für"}'.encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.jsonl"):
@@ -153,7 +153,7 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("translate", "--texts", "x.txt", "--translators", "llm:a", "--set", "a=1"), "--set changes fields"),
         (("translate", "--texts", "x.txt", "--translators", "gemma"), "--translators 'gemma'"),
         (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "give the language of its lines"),
-        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex", "--languages", "all"), "one language"),
+        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex", "--languages", "all"), "just one"),
         (("translate", "--texts", "NoTask", "--translators", "llm:a"), "Unknown task 'NoTask'"),
         (("train", "lira", "--stage", "lasr", "-o", "m"), "--from names the directory of arca's model"),
         (("train", "lira", "--stage", "arca", "--from", "x", "-o", "m"), "--from names the directory of arca's model"),

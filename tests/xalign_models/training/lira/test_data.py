@@ -115,10 +115,10 @@ PAIR = {"text1": "a", "lang1": "de", "text2": "b", "lang2": "de"}
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"text1": "a", "lang1": "de", "text2": "b"}, r"x\.jsonl, line 1: an object with text1, text2, lang1, lang2"),
+        ({"text1": "a", "lang1": "de", "text2": "b"}, r"x\.jsonl, line 1: .* text1, text2, lang1, lang2"),
         ({"text1": "a", "lang1": "xyzzy", "text2": "b", "lang2": "de"}, r"line 1.*Unknown"),
-        ({"text1": "a", "lang1": "de", "text2": "b", "lang2": "de", "score": "high"}, r"line 1.*score was.*'high'"),
-        *(({**PAIR, name: value}, f"line 1.*{name} is no text") for name in PAIR for value in (None, 3, ["a"])),
+        ({"text1": "a", "lang1": "de", "text2": "b", "lang2": "de", "score": "high"}, r"line 1.*score .*'high'"),
+        *(({**PAIR, name: value}, f"line 1.*{name} is not a string") for name in PAIR for value in (None, 3, ["a"])),
         *(
             ({**PAIR, "score": score}, "line 1.*score")
             for score in (*(float(x) for x in ("nan", "inf")), "nan", 10**400)

@@ -146,7 +146,7 @@ def test_variants_translate_and_fuse_in_another_way(arca: Path, tmp_path: Path, 
     run.variant(arca, tmp_path / "en", "english", paths="english")
     for name in ("p0", "en"):
         assert not np.allclose(xalign_models.load(str(tmp_path / name), device="cpu").encode([english]), plain)
-    with pytest.raises(ModelError, match="pass@1: there are 0 language models"):
+    with pytest.raises(ModelError, match="pass@1 needs 1 language models and 1 candidates per text; there are 0"):
         run.variant(arca, tmp_path / "p1", "pass1", pass_at=1)
     with pytest.raises(ModelError, match="is not a LiRA"):
         run.variant(tmp_path, tmp_path / "x", "x")
