@@ -188,8 +188,9 @@ class Items:
 
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""
-        outcomes, key = self.outcomes(table), (table.folder, subsets)
-        if key not in self.samples:
+        key = table.folder, subsets
+        if table.task != self._task or key not in self.samples:
+            outcomes = self.outcomes(table)
             chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
             self.samples[key] = Sample.of(chosen, table.frame.languages) if len(chosen) == len(subsets) else None
         return self.samples[key]
