@@ -23,6 +23,8 @@ MANY = 1000
 """Number of files or models from which on copies of the process are worth starting."""
 MOST = 8
 """Maximum number of processes, each of which needs memory for its share."""
+TURN = threading.RLock()
+"""Threads load and encode in turn: a tokenizer's settings and the type of new tensors are shared by the process."""
 
 
 def map_forked(function: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import policy
 from xalign_models.errors import AssetError, XAlignError, one_line, without_panic
+from xalign_models.parallel import TURN
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -114,7 +115,7 @@ def _placed(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
         model = resolved.files.copied(lambda name: PurePosixPath(name).suffix in _UNREAD)
     with model as place:
         try:
-            with opened(resolved.path_or_id), quiet():
+            with TURN, opened(resolved.path_or_id), quiet():
                 yield str(place)
         except XAlignError as error:
             raise type(error)(str(error).replace(str(place), resolved.path_or_id)) from error.__cause__

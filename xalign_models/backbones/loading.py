@@ -121,13 +121,14 @@ def shared_modules(spec: BackboneSpec | Backbone, device: str, fingerprint: str 
     if fingerprint not in {None, backbone.fingerprint}:
         raise ModelError(f"{backbone.spec.model} changed while it was in use. Run the command again.")
     key = (backbone.spec.whole, device, backbone.fingerprint)  # a checkpoint may change under its path
-    with suppress(ModelError):  # weights may be mapped from a file that was replaced since
-        if key in _shared:
-            _shared[key][0].confirm()
-            return _shared[key][1]
+    with suppress(KeyError, ModelError):  # weights may be mapped from a file that was replaced since
+        found, modules = _shared[key]  # once, as another thread may clear it
+        found.confirm()
+        return modules
     _shared.clear()
-    _shared[key] = backbone, backbone.modules(device)
-    return _shared[key][1]
+    modules = backbone.modules(device)
+    _shared[key] = backbone, modules
+    return modules
 
 
 _shared: dict[tuple[BackboneSpec, str, str], tuple[Backbone, tuple[nn.Module, ...]]] = {}

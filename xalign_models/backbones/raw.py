@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from xalign_models.backbones.inputs import SLOT, require_texts, require_whole, split_side, with_side
 from xalign_models.errors import ModelError, one_line, without_panic
+from xalign_models.parallel import TURN
 from xalign_models.progress import live
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ ENOUGH = 5000
 """Minimum number of tokens before a speed is reported."""
 FLUSH = 512
 """Vectors per write to the store; a killed process loses at most these and one batch."""
-_encoding = threading.RLock()
-"""Threads encode in turn, because a tokenizer's settings are shared by the process."""
 
 
 def key(prompt: str, text: str) -> bytes:
@@ -199,7 +197,7 @@ class RawEncoder:
         quiet = None if progress else True
         elsewhere = hasattr(first, "stream")  # a server's answer may come from another thread of this process
         with (
-            nullcontext() if elsewhere else _encoding,
+            nullcontext() if elsewhere else TURN,
             ThreadPoolExecutor(1) as writer,  # encoding does not wait for the disk
             live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
         ):

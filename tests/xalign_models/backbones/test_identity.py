@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from transformers import BertModel
 
+from xalign_models.backbones import loading
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import ModelError
 from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import find_spec
+from xalign_models.specs import BackboneSpec, Dtype
 from xalign_models.store import open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100}" for i in range(20)]
@@ -90,3 +98,33 @@ def find_spec_files(folder: Path) -> list[str]:
     from xalign_models.assets.digests import directory_entries
 
     return list(directory_entries(folder))
+
+
+def test_a_thread_may_load_another_backbone_meanwhile(folder: Path, workdir: Path, monkeypatch: Any) -> None:
+    spec = BackboneSpec("tiny", str(folder))
+    first = loading.shared_modules(spec, "cpu")
+    monkeypatch.setattr(loading.Backbone, "confirm", lambda _: loading._shared.clear())
+    assert loading.shared_modules(spec, "cpu") is first
+
+
+def test_threads_that_load_leave_the_type_of_new_tensors(folder: Path, workdir: Path, monkeypatch: Any) -> None:
+    backbone = open_backbone(BackboneSpec("tiny", str(folder), dtype=Dtype.FLOAT16))
+    backbone.modules("cpu")
+    begun, second, done, make = Event(), Event(), Event(), BertModel.__init__
+
+    def slow(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        if torch.get_default_dtype() == torch.float16:  # the thread that begins first ends first, if it may
+            (second if begun.is_set() else begun).set()
+            (done if second.is_set() else second).wait(2)
+
+    def load() -> None:
+        backbone.modules("cpu")
+        done.set()
+
+    monkeypatch.setattr(BertModel, "__init__", slow)
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(load)
+        assert begun.wait(20)
+        threads.submit(load)
+    assert torch.get_default_dtype() == torch.float32
