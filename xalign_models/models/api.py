@@ -289,10 +289,10 @@ def aligned_spec(
             raise AlignmentError(f"{method} has no default text; name a corpus, e.g. --corpus ntrex.")
         corpora, limit = default.corpora, limit or default.limit
         languages = languages or default.languages
-    codes = None if languages is None else tuple(dict.fromkeys(canonical_codes(languages)))
+    codes = None if languages is None else tuple(sorted({*canonical_codes(languages)}))
     alignment = AlignmentSpec(label or label_of(method, params), method, tuple(params.items()), corpora, limit, codes)
     if codes and not alignments.find_method(method).parallel and fitting.has_pivot(alignment):
-        codes = tuple(dict.fromkeys((*codes, fitting.pivot_of(alignment))))
+        codes = tuple(sorted({*codes, fitting.pivot_of(alignment)}))
         alignment = dataclasses.replace(alignment, languages=codes)
     spec = ModelSpec(base.backbone, alignment)
     registered = catalogue.specs().get(spec.name)

@@ -70,8 +70,11 @@ class Bridge(InputModule):
             if len(rows):
                 name = "query" if "query" in model.prompts else None
                 part = model.encode([texts[row] for row in rows], prompt_name=name, normalize_embeddings=True)
-                mapped = part if model is self.index else self.maps.transform(part, [codes[row] for row in rows])
-                vectors[rows] = mapped
+                if (
+                    model is self.queries
+                ):  # in float64: one direction is stretched by thousands, and cancelled by a shift
+                    part = self.maps.transform(part.astype(np.float64), [codes[row] for row in rows])
+                vectors[rows] = part
         features["sentence_embedding"] = torch.from_numpy(vectors).to(self.index.device)
         return features
 

@@ -561,6 +561,10 @@ def test_english_joins_the_chosen_languages_where_the_text_has_it(tiny_model, te
         spec = api.aligned_spec(method, corpus=f"own:{text}", **fields)
         assert spec.alignment.languages == ("deu-Latn", "eng-Latn")
     assert api.aligned_spec("procrustes", corpus=f"own:{text}", **fields).alignment.languages == ("deu-Latn",)
+    either = [
+        api.aligned_spec("lsar", corpus=f"own:{text}", **fields | {"languages": order}) for order in ("fr,de", "de,fr")
+    ]
+    assert either[0] == either[1]  # a saved model records the spec
     shutil.copytree(text, workdir / "alone")
     (workdir / "alone" / "eng.txt").unlink()
     assert api.aligned_spec("centered", corpus=f"own:{workdir / 'alone'}", **fields).alignment.languages == (

@@ -44,6 +44,15 @@ def test_the_pivot_takes_the_model_of_the_index_and_others_the_map(bridge):
     assert model.get_embedding_dimension() == 16
 
 
+def test_a_direction_that_the_map_stretches_and_its_shift_cancels_costs_no_digits(bridge):
+    queries, _, arrays, model = bridge
+    arrays["weight"] += 5000
+    vectors = queries.encode(TEXTS, normalize_embeddings=True).astype(np.float64)
+    arrays["shift"] -= 5000 * vectors[0].sum()
+    expected = model[0].maps.transform(vectors, "spa-Latn")
+    np.testing.assert_allclose(model.encode(TEXTS, lang="es"), expected, atol=1e-6)
+
+
 def test_languages_are_found(bridge):
     pytest.importorskip("py3langid", reason="needs xalign[langid]")
     *_, model = bridge
