@@ -200,7 +200,11 @@ class Growing:
             before = self._result()
             if items:
                 save_items(full, self._name, items)
-            self._cache.save_to_cache(merged([before, *results] if before else results), self._meta)
+            whole = merged([before, *results] if before else results)
+            place = {subset: number for number, subset in enumerate(self._requested)}
+            for rows in whole.scores.values():  # in the order of a local run, whatever unit was done first
+                rows.sort(key=lambda row: place.get(row["hf_subset"], -1))
+            self._cache.save_to_cache(whole, self._meta)
             if self._level != "full":
                 remove_items(full, self._name)
         end = perf_counter()
