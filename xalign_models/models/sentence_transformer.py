@@ -51,6 +51,10 @@ class AlignedSentenceTransformer(SentenceTransformer):
             torch.equal(before.to(after.dtype), after) for before, after in zip(self.xalign_weights, now, strict=True)
         )
 
+    def get_model_kwargs(self) -> list[str]:
+        """Keyword arguments of ``encode``: those of the modules, and ``lang``, which prompts by language need too."""
+        return [*{*super().get_model_kwargs(), "lang"}]
+
     def encode(self, inputs: Any, *args: Any, lang: str | Sequence[str | None] | None = None, **kwargs: Any) -> Any:
         """Encode as sentence-transformers does; ``lang`` is the language of all texts, or a list of one per text.
 

@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from xalign_models.alignments.module import Aligned
+from xalign_models.backbones.loading import prompt_languages, prompts_by_language
 from xalign_models.backbones.router import SIDES
 from xalign_models.errors import DataError, FileError, LanguageError, XAlignError, one_line
 from xalign_models.files import is_number, parse_json
@@ -84,8 +85,11 @@ class Server:
         self.model, self.name, self.token, self.thresholds, self.limits = model, name, token, thresholds, limits
         self.batcher = Batcher(self._encode, limits.batch, limits.waiting)
         self.counts: Counter[str] = Counter()
-        aligned = [module for module in model if isinstance(module, Aligned) and module.languages is not None]
-        self._found = any(module.default_lang is None for module in aligned)  # texts without a language
+        own = prompts_by_language(model.prompts)  # which a role's prompt would replace
+        self.prompts = [name for name, text in model.prompts.items() if not own or name in own or not text]
+        spoken = [module for module in model if isinstance(module, Aligned) and module.languages is not None]
+        spoken += [model[0]] if prompt_languages(model.prompts) is not None else []
+        self._found = any(getattr(module, "default_lang", "") is None for module in spoken)  # texts without a language
 
     def app(self) -> Starlette:
         """The ASGI application."""
@@ -194,13 +198,13 @@ class Server:
         """The name of the request's prompt, from ``prompt`` or after the model's name; None for the default one."""
         named = str(body.get("model") or self.name)
         prompt = body.get("prompt") or named.removeprefix(self.name)[1:] or None
-        known = prompt is None or (isinstance(prompt, str) and prompt in self.model.prompts)
+        known = prompt is None or (isinstance(prompt, str) and prompt in self.prompts)
         if not (known and (named == self.name or named.startswith(f"{self.name}:"))):
             raise HTTPException(404, f"There is no such model or prompt; {', '.join(self._names())} are served.")
         return prompt
 
     def _names(self) -> list[str]:
-        return [self.name, *(f"{self.name}:{prompt}" for prompt in self.model.prompts)]
+        return [self.name, *(f"{self.name}:{prompt}" for prompt in self.prompts)]
 
     async def _embeddings(self, request: Request) -> Response:
         body = await self._body(request, *EMBEDDINGS)
@@ -237,7 +241,7 @@ class Server:
                  for text, code in zip(texts, codes, strict=True)]  # fmt: skip
         if UNDETERMINED in found:
             raise HTTPException(400, "The language of a text is in doubt; give query_lang and document_lang.")
-        roles = [next((role for role in names if role in self.model.prompts), None)
+        roles = [next((role for role in names if role in self.prompts), None)
                  for names in (("query",), ("document", "passage"))]  # fmt: skip
         asked = await self._vectors(texts[:1], codes[:1], roles[0])
         documents = await self._vectors(texts[1:], codes[1:], roles[1])

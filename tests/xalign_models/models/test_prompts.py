@@ -312,6 +312,8 @@ def test_a_default_prompt_serves_the_languages_without_one(specs, default, germa
     plain = build(ModelSpec(backbone), device="cpu")
     np.testing.assert_allclose(plain.encode(inputs()), expected, atol=1e-5)
     np.testing.assert_allclose(plain.encode(TEXTS[1:3]), expected[1:3], atol=1e-5)  # of no known language
+    german = plain.encode([{"text": text, "lang": "de"} for text in TEXTS])
+    np.testing.assert_array_equal(plain.encode(TEXTS, lang="de"), german)
     model = build(dataclasses.replace(spec, backbone=backbone), device="cpu")
     aligned = load_encoder(dataclasses.replace(spec, backbone=backbone), device="cpu").encode_texts(TEXTS, CODES)
     save(model, "saved")

@@ -112,6 +112,24 @@ def test_a_prompt_is_chosen_by_name(model, start):
         assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de", "model": name})[0] == 404
 
 
+def test_prompts_by_language_are_served_without_one_that_would_replace_them(tiny_model, start):
+    prompts = (("deu-Latn", "w5 "), ("eng-Latn", "w8 "), ("query", "w9 "))
+    model = xalign_models.load(str(tiny_model), device="cpu", prompts=prompts)
+    thresholds = Thresholds({"de": {"en": (0.0, 1.0)}}, (1, 1, 1, 1, 1, 1, 1))
+    url = start(Server(model, "tiny", thresholds=thresholds))
+    names = [item["id"] for item in send(f"{url}/v1/models")[1]["data"]]
+    assert names == ["tiny", "tiny:document", "tiny:deu-Latn", "tiny:eng-Latn"]
+    assert send(f"{url}/v1/embeddings", {"input": "w1", "lang": "de", "prompt": "query"})[0] == 404
+    expected = [model.encode(text, lang=code) for text, code in zip(TEXTS[:2], ("de", "en"), strict=True)]
+    np.testing.assert_allclose(vectors(url, input=TEXTS[:2], lang=["de", "en"]), expected, atol=1e-6)
+    pytest.importorskip("py3langid", reason="needs xalign[langid]")
+    sentence = "Das ist ein deutscher Satz, den niemand für einen englischen halten wird."
+    np.testing.assert_allclose(vectors(url, input=sentence)[0], model.encode(sentence, lang="de"), atol=1e-6)
+    body = {"query": TEXTS[0], "documents": TEXTS[1:2], "query_lang": "de", "document_lang": "en"}
+    score = send(f"{url}/v1/scores", body)[1]["data"][0]["cosine"]
+    assert score == pytest.approx(expected[0] @ expected[1], abs=1e-6)
+
+
 def test_the_prompt_of_a_side_takes_its_route(tiny_model, start, workdir):
     bert, pooling, normalise = SentenceTransformer(str(tiny_model), device="cpu")
     other = SentenceTransformer(str(tiny_model), device="cpu")[1]
