@@ -70,9 +70,7 @@ class Bridge(InputModule):
             if len(rows):
                 name = "query" if "query" in model.prompts else None
                 part = model.encode([texts[row] for row in rows], prompt_name=name, normalize_embeddings=True)
-                if (
-                    model is self.queries
-                ):  # in float64: one direction is stretched by thousands, and cancelled by a shift
+                if model is self.queries:  # one direction is stretched by thousands and cancelled by a shift
                     part = self.maps.transform(part.astype(np.float64), [codes[row] for row in rows])
                 vectors[rows] = part
         features["sentence_embedding"] = torch.from_numpy(vectors).to(self.index.device)
