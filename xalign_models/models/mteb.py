@@ -63,8 +63,10 @@ def _check_names(tasks: Iterable[str] = (), benchmarks: Iterable[str] = ()) -> N
     """Refuse plug-ins' tasks and benchmarks that would replace mteb's own of the same name."""
     import mteb
 
-    others = {alias for benchmark in mteb.get_benchmarks() for alias in benchmark.aliases or ()}
-    taken = [f"benchmark {name!r}" for name in benchmarks if name in others or not absent("benchmarks", [name])]
+    names = [*benchmarks]
+    all_of_mteb = mteb.get_benchmarks() if names else ()  # which makes thousands of tasks
+    others = {alias for benchmark in all_of_mteb for alias in benchmark.aliases or ()}
+    taken = [f"benchmark {name!r}" for name in names if name in others or not absent("benchmarks", [name])]
     known = borrowed.task_classes()
     taken += [
         f"task {name!r}"

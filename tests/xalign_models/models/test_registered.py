@@ -182,6 +182,12 @@ def test_names_of_mtebs_own_are_refused_before_anything_changes(mtebs):
     assert before == mtebs._TASKS_REGISTRY
 
 
+def test_a_task_of_ours_needs_no_benchmark_of_mteb(monkeypatch):
+    """Making them takes over a second."""
+    monkeypatch.setattr(mteb, "get_benchmarks", None)
+    assert registration.get_task(Part("OwnParallel")).metadata.name == "OwnParallel"
+
+
 @pytest.mark.parametrize("name", ["MTEB(Multilingual, v2)", "MTEB(eng)"])
 def test_names_of_mtebs_benchmarks_are_refused(mtebs, name):
     theirs = mteb.get_benchmark(name).tasks
