@@ -12,8 +12,9 @@ import numpy as np
 from xalign_models import corpora
 from xalign_models.alignments.module import module_of
 from xalign_models.corpora import ENGLISH
+from xalign_models.corpora.collection import read_records
 from xalign_models.errors import AlignmentError, DataError, ModelError
-from xalign_models.files import read_log, require_regular
+from xalign_models.files import require_regular
 from xalign_models.index.auditing import Sample
 from xalign_models.index.forensics import encode
 from xalign_models.languages import canonical
@@ -73,12 +74,12 @@ class Judged:
 
 
 def _lines(queries: Path) -> list[dict[str, Any]]:
-    records, damaged = read_log(require_regular(queries))
-    if damaged or not all({"text", "lang", "id"} <= {*record} for record in records):
+    records = [*read_records(require_regular(queries))]
+    if wrong := [place for place, record in records if not {"text", "lang", "id"} <= {*record}]:
         raise DataError(
-            f'{queries}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.'
+            f'{wrong[0]}: give lines such as {{"text": "...", "lang": "de", "id": 7}}, one per relevant row.'
         )
-    return records
+    return [record for _, record in records]
 
 
 def languages_to_fit(sample: Sample, queries: Path | None) -> set[str]:

@@ -15,6 +15,7 @@ import xalign_models
 from tests.conftest import LANGUAGES
 from tests.xalign_models.conftest import list_column
 from tests.xalign_models.index.conftest import PUT, Data
+from xalign_models.errors import DataError
 from xalign_models.index.auditing import gather, page
 from xalign_models.index.base import open_index
 from xalign_models.index.expecting import own_queries
@@ -303,6 +304,23 @@ def test_a_repeated_query_counts_once(documents, workdir, tiny_model, request):
     lines = [json.dumps({"text": "w1", "lang": "de", "id": row}) + "\n" for row in (0, 5, 5, 0)]
     (workdir / "q.jsonl").write_text("".join(lines))
     assert own_queries(recipe, workdir / "q.jsonl", sample).targets.tolist() == [[0, 5]]
+
+
+def test_queries_may_come_from_windows(documents, workdir, tiny_model, request):
+    source, _ = PUT["parquet"](documents, workdir, request)
+    sample, recipe = gather(open_index(source)), open_model(str(tiny_model), "cpu")
+    lines = [json.dumps({"text": "w1", "lang": "de", "id": row}) for row in (0, 5)]
+    (workdir / "q.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*lines, "", ""]).encode())
+    assert own_queries(recipe, workdir / "q.jsonl", sample).targets.tolist() == [[0, 5]]
+
+
+@pytest.mark.parametrize("line", ['{"text": "w1", "id": 0}', '{"text": "w1"'])
+def test_a_malformed_query_is_named_by_its_line(line, documents, workdir, tiny_model, request):
+    source, _ = PUT["parquet"](documents, workdir, request)
+    sample, recipe = gather(open_index(source)), open_model(str(tiny_model), "cpu")
+    (workdir / "q.jsonl").write_text('{"text": "w1", "lang": "de", "id": 0}\n\n' + line)
+    with pytest.raises(DataError, match="q.jsonl, line 3"):
+        own_queries(recipe, workdir / "q.jsonl", sample)
 
 
 def test_queries_that_are_missing_or_name_no_row_are_said(documents, xalign, workdir, tiny_model, request, caplog):
