@@ -121,7 +121,7 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
     [
         ("t.tsv", b"deu\teng\neins\tone\nzwei\n", "line 3: expected 2 columns"),
         ("t.tsv", b"deu\tdeu\neins\tone\n", "two of the columns .* have the same name"),
-        ("t.tsv", b"deu\tde\neins\tone\n", "are the same language"),
+        ("t.tsv", b"deu\teng\tde\neins\tone\tein\n", "t.tsv: deu, de name the same language; keep one"),
         ("t.tsv", b"deu\tklingonese\neins\tone\n", "'klingonese' does not name a language"),
         ("t.tsv", b"deu\teng\n", "has no rows"),
         ("t.tsv", b"", "has no rows"),
@@ -167,7 +167,7 @@ def test_a_broken_directory_is_an_error_that_says_why(tmp_path: Path) -> None:
         own(tmp_path)
     directory(tmp_path / "mine")
     (tmp_path / "mine" / "deu.txt").write_text("eins\n")
-    with pytest.raises(DataError, match="two of deu.txt, deu_Latn.txt, en.txt are the same language"):
+    with pytest.raises(DataError, match="mine: deu.txt, deu_Latn.txt name the same language; keep one"):
         own(tmp_path / "mine")
     with pytest.raises(DataError, match="needs a directory"):
         load("own")

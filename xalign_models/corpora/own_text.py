@@ -129,10 +129,9 @@ def _whole(path: Path, name: str) -> Corpus:
             )
         if tables:
             return _whole(tables[0], name)
-        files = {_own_code(file.stem, file): (file,) for file in named}
-        if len(files) < len(named):
-            names = ", ".join(file.name for file in named)
-            raise DataError(f"{path}: two of {names} are the same language; keep one of each.")
+        codes = {file.name: _own_code(file.stem, file) for file in named}
+        _require_distinct(codes, path)
+        files = {codes[file.name]: (file,) for file in named}
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
         return from_files(name, "parallel", (own_task(name, path),), files, _lines)
@@ -142,9 +141,9 @@ def _whole(path: Path, name: str) -> Corpus:
         columns, identity = _table(path), file_digest(path)
     if len(columns) < 2:
         raise DataError(f"{path} needs at least two columns named by language, such as deu and eng.")
-    by_code = {_own_code(column, path): rows for column, rows in columns.items()}
-    if len(by_code) < len(columns):
-        raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
+    codes = {column: _own_code(column, path) for column in columns}
+    _require_distinct(codes, path)
+    by_code = {codes[column]: rows for column, rows in columns.items()}
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
     return from_columns(name, (own_task(name, path),), by_code, identity)
@@ -161,6 +160,12 @@ def _own_code(name: str, source: Path) -> str:
         return canonical(name)
     except LanguageError as error:
         raise DataError(f"{source}: {name!r} does not name a language ({error})") from None
+
+
+def _require_distinct(codes: dict[str, str], path: Path) -> None:
+    """Refuse names of one language; ``codes`` has the code of each name."""
+    if twice := [name for name, code in codes.items() if [*codes.values()].count(code) > 1]:
+        raise DataError(f"{path}: {', '.join(twice)} name the same language; keep one of each.")
 
 
 def _table(path: Path) -> dict[str, list[str]]:
