@@ -83,14 +83,13 @@ class OwnTask(JointTask):
         return self._corpus or self.local_corpus()
 
 
-def own_fit_text(model: Any) -> Iterator[tuple[Corpus, int | None]]:
-    """The existing own texts that a model's alignment was fitted on, each with its maximum number of rows."""
+def fit_text(model: Any) -> Iterator[tuple[Corpus, int | None]]:
+    """The existing texts that a model's alignment was fitted on, each with its maximum number of rows."""
     plain = getattr(getattr(model, "mteb_model_meta", None), "loader_kwargs", None) or {}
     alignment = ModelSpec.from_dict(plain["spec"]).alignment if "spec" in plain else None
     for name in alignment.corpora if alignment else ():
         try:
-            if name.partition(":")[0] in {"own", *own_paths()}:
-                yield load(name), alignment.limit if alignment else None
+            yield load(name, local=True), alignment.limit if alignment else None
         except (DataError, ModelError):  # the text is gone, or only the model's card names it
             continue
 

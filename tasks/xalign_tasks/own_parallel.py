@@ -8,7 +8,7 @@ from xalign_models.corpora import Corpus
 from xalign_models.corpora.own_text import TASK, own
 from xalign_models.errors import DataError
 from xalign_tasks.base import Scored, Scoring
-from xalign_tasks.own import OwnTask, own_fit_text, task_of
+from xalign_tasks.own import OwnTask, fit_text, task_of
 from xalign_tasks.precision import PrecisionTask, pair_subsets, precision_metadata
 
 
@@ -34,16 +34,16 @@ class OwnParallel(OwnTask, PrecisionTask):
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
         """The number of rows that a model was fitted on (all texts must be equal), and the number of all rows."""
-        fitted = 0
-        for corpus, limit in own_fit_text(model):
+        fitted: set[int] = set()
+        for corpus, limit in fit_text(model):
             try:
                 shared = sorted(set(corpus.languages) & set(self.corpus.languages))
                 sides = [zip(*text.parallel(shared).values(), strict=True) for text in (corpus, self.corpus)]
             except DataError:  # the text of the fit is not parallel
                 continue
             fitted_on = set(islice(sides[0], limit))
-            fitted += sum(row in fitted_on for row in sides[1])
-        return fitted, len(self.corpus.texts(self.corpus.languages[0]))
+            fitted |= {number for number, row in enumerate(sides[1]) if row in fitted_on}
+        return len(fitted), len(self.corpus.texts(self.corpus.languages[0]))
 
 
 def __getattr__(name: str) -> type[OwnParallel]:

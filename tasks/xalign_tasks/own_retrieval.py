@@ -13,7 +13,7 @@ from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.ranking.graded import TOP, graded_measures, ranks_without
 from xalign_models.ranking.ranks import TIE, normalise, target_counts
 from xalign_tasks.base import Scored, Scoring, task_metadata
-from xalign_tasks.own import OwnTask, own_fit_text, task_of
+from xalign_tasks.own import OwnTask, fit_text, task_of
 from xalign_tasks.precision import pair_name
 
 
@@ -90,10 +90,10 @@ class OwnRetrieval(OwnTask):
         return scores, items
 
     def fitted_rows(self, model: Any) -> tuple[int, int]:
-        """The number of queries in the own text that a model was fitted on, and the number of all queries."""
+        """The number of queries in the text that a model was fitted on, and the number of all queries."""
         queries = set(self.collection.queries.values())
         fitted: set[tuple[str, str]] = set()
-        for corpus, limit in own_fit_text(model):
+        for corpus, limit in fit_text(model):
             shared = {code for _, code in queries} & {*corpus.languages}
             fitted |= queries & {(text, code) for code in shared for text in corpus.texts(code)[:limit]}
         return len(fitted), len(queries)

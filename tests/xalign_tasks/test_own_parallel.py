@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from xalign_models.corpora.own_text import own
 from xalign_models.errors import DataError
 from xalign_models.plugins import TASKS
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
@@ -92,6 +93,14 @@ def test_a_model_is_not_scored_on_rows_that_it_was_fitted_on_unless_asked(workdi
     other = planted.write(workdir / "other", range(100, 120))
     monkeypatch.delenv("XALIGN_SCORE_FITTED")
     assert whole.evaluate(fitted_encoder(make_encoder, planted, f"own:{other}"), encode_kwargs={})
+
+
+def test_rows_of_a_registered_corpus_are_found_in_own_text(workdir, planted, make_encoder, monkeypatch):
+    published = own(planted.write(workdir / "published", range(20)))
+    monkeypatch.setattr("xalign_tasks.own.load", lambda name, local: {"published": published}[name])
+    task = OwnParallel(path=planted.write(workdir / "mine", range(15, 40)))
+    with pytest.raises(DataError, match="was fitted on 5 of these rows"):
+        task.evaluate(fitted_encoder(make_encoder, planted, "published"), encode_kwargs={})
 
 
 def test_a_text_that_is_no_longer_named_has_no_task(tmp_path, monkeypatch):
