@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import PurePosixPath
@@ -144,17 +145,20 @@ def opened(model: str) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' reports and progress bars; xalign checks what they report."""
+    """Silence the libraries' reports and progress bars; xalign checks what they report."""
     from transformers.utils import logging as transformers_logging
 
-    level = transformers_logging.get_verbosity()
+    sentences = logging.getLogger("sentence_transformers")  # it warns of every default prompt
+    level, own_level = transformers_logging.get_verbosity(), sentences.level
     bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
+    sentences.setLevel(logging.ERROR)
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
         transformers_logging.set_verbosity(level)
+        sentences.setLevel(own_level)
         if bars:
             transformers_logging.enable_progress_bar()
 

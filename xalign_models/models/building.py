@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from xalign_models.backbones import compiled, loading, tf32
+from xalign_models.backbones.checkpoint import quiet
 from xalign_models.backbones.loading import Backbone, named_prompts, open_backbone, prompts_by_language
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.device import each, pick_device
@@ -100,13 +101,14 @@ def build(
         modules = [Pointer(spec.backbone.whole, modules)]
     named = backbone.prompts
     default = None if prompts_by_language(named) else named.get("default")  # the first module chooses by language
-    model = SentenceTransformer(
-        modules=[*modules, *tail],
-        device=home,
-        prompts={"query": default or "", "document": named.get("passage", default or ""), **named},
-        default_prompt_name=None if default is None else "default",
-        similarity_fn_name="cosine",
-    )
+    with quiet():
+        model = SentenceTransformer(
+            modules=[*modules, *tail],
+            device=home,
+            prompts={"query": default or "", "document": named.get("passage", default or ""), **named},
+            default_prompt_name=None if default is None else "default",
+            similarity_fn_name="cosine",
+        )
     return AlignedSentenceTransformer.adopt(model, spec)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 import torch
 from sentence_transformers import SentenceTransformer
 
+from xalign_models.backbones.checkpoint import quiet
 from xalign_models.backbones.inputs import code_of, require_texts
 from xalign_models.backbones.loading import prompts_by_language
 from xalign_models.backbones.pointer import Pointer
@@ -99,14 +100,15 @@ def copied(
 ) -> AlignedSentenceTransformer:
     """The model with other modules and, if given, other prompts, the default one first."""
     default = next(iter(prompts)) if prompts and prompts != model.prompts else model.default_prompt_name
-    other = SentenceTransformer(
-        modules=modules,
-        prompts=model.prompts if prompts is None else prompts,
-        default_prompt_name=default,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-        device=str(model.device),
-    )
+    with quiet():
+        other = SentenceTransformer(
+            modules=modules,
+            prompts=model.prompts if prompts is None else prompts,
+            default_prompt_name=default,
+            similarity_fn_name=model.similarity_fn_name,
+            truncate_dim=model.truncate_dim,
+            device=str(model.device),
+        )
     return AlignedSentenceTransformer.adopt(other, model.xalign_spec, model.xalign_claims, model.xalign_weights)
 
 

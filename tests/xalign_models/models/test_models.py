@@ -56,6 +56,16 @@ def saved(spec, workdir):
     return workdir / "saved"
 
 
+def test_a_default_prompt_is_not_warned_of(spec, workdir, caplog, monkeypatch):
+    from sentence_transformers.base import model as library
+
+    monkeypatch.setattr(library.logger, "warning_once", library.logger.warning)  # which other tests have used up
+    prompted = dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, prompts=(("default", "w1 "),)))
+    saving.save(build(prompted, device="cpu"), workdir / "prompted")
+    assert load(workdir / "prompted").default_prompt_name == "default"
+    assert not caplog.records
+
+
 def test_round_trip(spec, saved):
     expected = build(spec, device="cpu").encode(INPUTS)
     assert not np.allclose(expected, build(ModelSpec(spec.backbone), device="cpu").encode(INPUTS), atol=1e-3)
