@@ -25,6 +25,8 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check the store, assets, saved models, fits and results. Exits with 1 if anything is damaged."""
+    if not Path(output).is_dir():
+        raise DataError(f"{output}: no such folder.")
     from xalign_models.evaluation.verification import verify as check_all
 
     checks = list(check_all(Path(output), models or (), clean=clean))

@@ -65,3 +65,7 @@ def test_an_audit_compares_the_rows_of_own_text_and_counts_in_plain_english(xali
     assert status == 1
     rows = json.loads(out)
     assert {row["share"] for row in rows} == {1.0} and not any(row["declared"] for row in rows)
+
+
+def test_a_mistyped_folder_of_results_is_not_sound(xalign, workdir):
+    assert xalign("verify", "-o", "nowhere") == (2, "", ["error: nowhere: no such folder."])
