@@ -1,6 +1,7 @@
 """The application: its commands, the global options, and the handling of errors."""
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -144,8 +145,10 @@ def _options(
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
     if not debug:  # information of ours, and none of other packages
         logging.getLogger("xalign_models").setLevel(logging.INFO)
-        for name in ("mteb", "datasets", "transformers", "sentence_transformers", "httpx", "huggingface_hub"):
+        for name in ("mteb", "sentence_transformers", "httpx"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        for name in ("DATASETS", "HF_HUB", "TRANSFORMERS"):  # these set their level when they are imported
+            os.environ.setdefault(f"{name}_VERBOSITY", "error")
 
 
 def _complete(command: Any, plugin: Any) -> None:
@@ -185,7 +188,8 @@ def main() -> None:
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"
             message = " ".join(error.format_message().split()).rstrip(".")
-            fail(f"{plain(message)}. `{path} --help` lists what is possible.")
+            end = "" if message.endswith("?") else "."
+            fail(f"{plain(message)}{end} `{path} --help` lists what is possible.")
         if isinstance(error, UnicodeEncodeError) and (
             odd := [text for text in sys.argv if text.encode(errors="ignore").decode() != text]
         ):

@@ -145,11 +145,11 @@ def fit(
 
     The model is a sentence-transformers directory.
     """
+    spending.set()
+    check_output(output)
     from xalign_models.models import api
     from xalign_models.models.saving import save
 
-    spending.set()
-    check_output(output)
     text: dict[str, Any] = {
         "corpus": split_list(corpus) if corpus else None,
         "languages": language_codes(languages, None, all=None),

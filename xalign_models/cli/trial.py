@@ -28,10 +28,10 @@ def try_(
     """
     if not expanded(text).exists():
         raise DataError(f"{text}: no such folder.")
+    check_output(output / "model")
     from xalign_models.boards.trial import trial_data, try_text
     from xalign_models.page.trial import answer, write_trial
 
-    check_output(output / "model")
     set_data(trial_data(text))
     trial = try_text(model, text, output, device=device, tell=tell)
     write_trial(trial, output / "report.html")

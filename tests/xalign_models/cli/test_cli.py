@@ -360,6 +360,35 @@ def test_version_and_help(xalign):
         assert out.startswith("Usage: xalign")
 
 
+def test_other_libraries_report_errors_alone():
+    code = (
+        "import contextlib, sys; from xalign_models.cli import main; sys.argv[1:] = ['tasks']\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "import datasets, huggingface_hub, transformers\n"
+        "print({library.utils.logging.get_verbosity() for library in (datasets, huggingface_hub, transformers)})"
+    )
+    names = {f"{name}_VERBOSITY" for name in ("DATASETS", "HF_HUB", "TRANSFORMERS")}
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines()[-1] == "{40}"
+
+
+def test_a_mistyped_command_is_answered_by_one_question(xalign):
+    status, _, err = xalign("runn")
+    assert (status, err) == (
+        2, ["error: No such command 'runn'. Did you mean 'run'? `xalign --help` lists what is possible."]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [("try", "m", "."), ("fit", "lsar", "--backbone", "m")])
+def test_an_output_is_checked_before_anything_slow_is_imported(command, workdir, xalign, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xalign_models.models", None)
+    (workdir / "taken").write_text("")
+    status, _, err = xalign(*command, "-o", "taken")
+    assert status == 2
+    assert "--output taken" in err[0]
+
+
 def test_interrupted_it_says_how_to_go_on_without_a_promise(xalign, monkeypatch):
     from xalign_models.models import catalogue
 
