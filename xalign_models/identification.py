@@ -87,5 +87,7 @@ def _whole() -> Any:
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
-        raise LanguageError('lang="auto" needs a language identifier: pip install "xalign[langid]".') from None
+        raise LanguageError(
+            'Some texts have no language. Name it, or let py3langid detect it: pip install "xalign[langid]".'
+        ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
