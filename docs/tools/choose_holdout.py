@@ -36,6 +36,8 @@ FEWEST = 10
 """Models with a score that a case needs."""
 HIDDEN = 0.1
 """Share of the pairs that are held out."""
+SEEDS = range(2, 7)
+"""Draws of the pairs that test intervals: with few tasks of a kind, one draw of missing tasks says little."""
 Row = tuple[str, str, str, float]
 """Part, who or what, measure, value."""
 
@@ -108,8 +110,8 @@ def intervals(atlas: Atlas) -> Iterator[Row]:
     """How many 90% intervals of the table cover the whole measured score, and their median width in points."""
     whole, found = scores_of(atlas), []
     ages = np.array([(atlas.models[model].release_date or "") < "2025" for model in whole.models])
-    for by in ("language", "task"):
-        kept = estimate(without(atlas, pairs(atlas, by, 2)))
+    for by, seed in product(("language", "task"), SEEDS):
+        kept = estimate(without(atlas, pairs(atlas, by, seed)))
         for kind, code in product(TASKS, whole.languages):
             tasks = whole.count(kind, code)
             if not tasks or code not in kept.place:
