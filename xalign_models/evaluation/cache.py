@@ -130,17 +130,19 @@ class SafeResultCache(ResultCache):
         are damaged, only they are set aside.
 
         Returns:
-            A function to call after the run; it puts a result of other text back unless there is a new one.
+            A function to call after the run; it puts a result of other text back unless there is a new one, and
+            otherwise says where it is.
         """
         path = self.path_of(task.metadata.name, meta)
         moved: dict[Path, Path] = {}
-        of_other_text = False
+        reason, of_other_text = "", False
 
         def put_back() -> None:
-            if moved and not path.is_file():
+            if path.is_file() and moved:
+                logger.warning("%s %s; it is kept as %s.", path, reason, moved[path].name)
+            elif not path.is_file():
                 for file, aside in moved.items():
                     aside.replace(file)
-                logger.warning("%s is put back, because the run gave no result.", path)
 
         if not path.is_file():
             return put_back
@@ -159,12 +161,13 @@ class SafeResultCache(ResultCache):
                     _rename(items)
                 return put_back
             of_other_text = True
-            reason = f"has data revision {revision}, but the data here has {task.metadata.revision}"
+            reason = f"had data revision {revision}, but the data here has {task.metadata.revision}"
         files = outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz", path
         asides = {file: _rename(file) for file in files if file.is_file()}
-        logger.warning("%s %s; it is kept as %s, and the task runs again.", path, reason, asides[path].name)
         if of_other_text:
-            moved |= asides
+            moved |= asides  # nothing is said of a result that is put back
+        else:
+            logger.warning("%s %s; it is kept as %s, and the task runs again.", path, reason, asides[path].name)
         return put_back
 
 

@@ -79,7 +79,7 @@ def test_a_result_with_an_impossible_score_is_set_aside(scored, score, caplog):
     assert "is not a complete result (impossible score of " in caplog.text
 
 
-def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, planted):
+def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, planted, caplog):
     cache, _, meta = scored
     path = cache.path_of("OwnParallel", meta)
     other = OwnParallel(path=planted.write(workdir / "own", range(21), ("deu", "eng")))
@@ -91,6 +91,11 @@ def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, pla
     assert len(read_outcomes(outcomes)["deu_Latn-eng_Latn"]) == 20
     put_back()
     assert path.is_file() and not [*path.parent.rglob("*.aside-*")]
+    assert not caplog.text  # the run's own error says why there is no new result
+    put_back = cache.keep_only_usable(other, meta)
+    path.write_text("{}")
+    put_back()
+    assert "had data revision" in caplog.text and "OwnParallel.json.aside-" in caplog.text
 
 
 def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch):
