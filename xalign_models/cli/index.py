@@ -75,13 +75,18 @@ def audit(
     if not model:
         refuse_idle(context, {"corpus", "limit", "queries", "device"}, "--model")
     with source.open() as index:
-        from xalign_models.index import working  # imports torch; a missing file should not wait for that
-        from xalign_models.index.auditing import page
+        from xalign_models.index import auditing
 
-        recipe = working.open_model(model, device) if model else None
-        tables = working.audit(index, recipe, lang=source.lang, **asdict(text))
+        if model:
+            from xalign_models.index import working  # imports torch; the contents alone need not wait for that
+
+            recipe = working.open_model(model, device)
+        sample = auditing.gather(index, source.lang)
+        tables = auditing.contents(sample)
+        if model:
+            tables |= working.audit(sample, recipe, **asdict(text))
     if html:
-        atomic_write_text(html, page(index.source, tables))
+        atomic_write_text(html, auditing.page(index.source, tables))
     if json:
         print_json(tables)
         return

@@ -1,6 +1,7 @@
 """Tables of an index's contents, of the mixing of its languages and of scores of unrelated rows; and their page."""
 
 import tomllib
+import warnings
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -10,8 +11,7 @@ import numpy as np
 from xalign_models.errors import DataError
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import languages_of
-from xalign_models.index.forensics import foreign
-from xalign_models.linalg.arrays import Float32, Float64
+from xalign_models.linalg.arrays import Float32, Float64, Mask
 from xalign_models.page.writing import table, text_of
 from xalign_models.ranking.ranks import nearest_others, normalise
 from xalign_models.tables.escaping import escape
@@ -24,6 +24,14 @@ QUERIES, NEIGHBOURS, PER_LANGUAGE, SHOWN = 1000, 10, 300, 60
 characters that the page shows of a text."""
 SHUFFLES, TAIL = 399, 0.025
 """Draws of chance, and their share at either end that counts as beyond chance."""
+FOREIGN = 1.3
+"""A cluster with less variance in the largest cluster's directions, as a multiple of chance, is another model's.
+
+Rows of one model share the directions of high variance, whatever their topics and languages: measurements on two
+encoders in eight languages gave at least 1.5 times chance for one model, and at most 1.2 times for two models.
+"""
+CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
+"""Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
 POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 STYLE = (
     "main { padding: 1rem } h1 { overflow-wrap: anywhere } p { max-inline-size: 45rem } td { white-space: nowrap } "
@@ -167,6 +175,23 @@ def within_chance(languages: Any, asked: Any, nearest: Any, seed: int = 0) -> li
         above, below = above + (drawn >= found), below + (drawn <= found)
     within: list[bool] = (np.minimum(above, below) > TAIL * (SHUFFLES + 1)).tolist()
     return within
+
+
+def foreign(vectors: Float32, seed: int = 0) -> Mask:
+    """(n,) whether rows come from another model than most rows, by clusters of the unit vectors (n, d)."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    rows = normalise(vectors)
+    count = min(CLUSTERS, max(2, len(rows) // LEAST))
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # from equal rows
+        labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
+    parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
+    top = max(1, rows.shape[1] // DIRECTIONS)
+    directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]
+    shares = [np.square(part @ directions).sum() / max(1e-12, float(np.square(part).sum())) for part in parts]
+    chosen: Mask = np.array(shares)[labels] * rows.shape[1] / top < FOREIGN
+    return chosen if 2 * chosen.sum() <= len(chosen) else ~chosen
 
 
 def thresholds(unit: Float32, codes: Any, rng: np.random.Generator) -> list[dict[str, Any]]:

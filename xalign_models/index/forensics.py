@@ -1,6 +1,5 @@
-"""Detects rows of another model, prompt or version, by the distribution of all rows or by encoding texts again."""
+"""Detects rows of another model, prompt or version by encoding texts again."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,38 +7,13 @@ import numpy as np
 
 from xalign_models.errors import ModelError
 from xalign_models.index.base import Rows
-from xalign_models.linalg.arrays import Float32, Mask
+from xalign_models.linalg.arrays import Float32
 from xalign_models.models.recipe import ROLES, Recipe
 from xalign_models.ranking.ranks import normalise
 from xalign_models.vectors.transfer import SAME
 
-FOREIGN = 1.3
-"""A cluster with less variance in the largest cluster's directions, as a multiple of chance, is another model's.
-
-Rows of one model share the directions of high variance, whatever their topics and languages: measurements on two
-encoders in eight languages gave at least 1.5 times chance for one model, and at most 1.2 times for two models.
-"""
-CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
-"""Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
 AGAIN = 64
 """Maximum number of texts that are encoded again."""
-
-
-def foreign(vectors: Float32, seed: int = 0) -> Mask:
-    """(n,) whether rows come from another model than most rows, by clusters of the unit vectors (n, d)."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    rows = normalise(vectors)
-    count = min(CLUSTERS, max(2, len(rows) // LEAST))
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # from equal rows
-        labels = KMeans(count, n_init=1, random_state=seed).fit_predict(rows)
-    parts = [part - part.mean(axis=0) for label in range(count) if len(part := rows[labels == label])]
-    top = max(1, rows.shape[1] // DIRECTIONS)
-    directions = np.linalg.eigh((largest := max(parts, key=len)).T @ largest)[1][:, -top:]
-    shares = [np.square(part @ directions).sum() / max(1e-12, float(np.square(part).sum())) for part in parts]
-    chosen: Mask = np.array(shares)[labels] * rows.shape[1] / top < FOREIGN
-    return chosen if 2 * chosen.sum() <= len(chosen) else ~chosen
 
 
 def encode(recipe: Recipe, texts: Sequence[str], codes: Sequence[str], prompt: str) -> Float32:

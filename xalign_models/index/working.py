@@ -9,7 +9,7 @@ import numpy as np
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json, read_npz
 from xalign_models.index import expecting, migrating
-from xalign_models.index.auditing import Tables, contents, gather
+from xalign_models.index.auditing import Sample, Tables, gather
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import fill, languages_of
 from xalign_models.index.forensics import cosines_again, encoded_again, require_made_by
@@ -48,16 +48,13 @@ def open_model(model: str, device: str | None = None) -> Recipe:
     return open_recipe(spec, device)
 
 
-def audit(index: Index, recipe: Recipe | None = None, *, lang: str | None = None, **text: Any) -> Tables:
-    """All tables of an audit, with the index's model also those that need it; ``text`` as for :func:`expecting.expect`.
+def audit(sample: Sample, recipe: Recipe, **text: Any) -> Tables:
+    """The tables of an audit that need the index's model; ``text`` as for :func:`expecting.expect`.
 
     Raises:
-        XAlignError: The index has no usable vectors or no languages, or text is missing.
+        XAlignError: Text is missing.
     """
-    sample = gather(index, lang)
-    tables = contents(sample)
-    if recipe is None:
-        return tables
+    tables: Tables = {}
     if (cosines := cosines_again(recipe, sample.rows, sample.codes)).size:
         tables[f"{cosines.shape[1]} texts encoded again by {recipe.spec.name}"] = encoded_again(recipe, cosines)
     try:

@@ -1,5 +1,7 @@
 """``xalign apply``: maps vector files of any size part by part, and resumes after a kill."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,6 @@ from filelock import FileLock, Timeout
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.files import read_json
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.progress import live
 from xalign_models.specs import digest
@@ -32,6 +33,9 @@ from xalign_models.vector_files.parquet import (
     vector_column,
     writer,
 )
+
+if TYPE_CHECKING:
+    from xalign_models.models.maps import Maps
 
 PART_ROWS = 1 << 18
 """Maximum rows of a part, unless a row group has more; a kill loses at most one part."""

@@ -7,10 +7,9 @@ import pytest
 
 from tests.xalign_models.index.conftest import Data, put_parquet, rows
 from xalign_models.errors import DataError
-from xalign_models.index.auditing import Sample, contents, gather, thresholds
+from xalign_models.index.auditing import Sample, contents, foreign, gather, thresholds
 from xalign_models.index.base import Rows, open_index
 from xalign_models.index.expecting import Expectation, best, fit_text
-from xalign_models.index.forensics import foreign
 from xalign_models.index.migrating import conformal
 from xalign_models.recommend.candidates import PLAIN, Candidate
 
