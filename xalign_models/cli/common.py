@@ -32,6 +32,22 @@ def check_output(output: Path) -> None:
         raise ModelError(f"--output {output} cannot be written ({reason}); choose another directory.")
 
 
+def check_names(*models: str | None, method: str = "auto") -> None:
+    """Refuse unknown names of models and of a method before the slow imports; directories are read later.
+
+    Raises:
+        XAlignError: A model or the method is unknown.
+    """
+    from xalign_models.alignments import find_method
+    from xalign_models.models.names import find_spec
+
+    if method != "auto":
+        find_method(method)
+    for model in models:
+        if model and not Path(model).is_dir():
+            find_spec(model)
+
+
 def expect_many_objects() -> None:
     """Let the garbage collector run less often: results are millions of small objects, none of them in cycles."""
     gc.set_threshold(50_000, 20, 100)

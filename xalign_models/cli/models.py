@@ -8,7 +8,17 @@ import typer
 import typer.core
 from typer import Argument, Option
 
-from xalign_models.cli.common import check_output, given, language_codes, out, print_rows, say, split_list, tell
+from xalign_models.cli.common import (
+    check_names,
+    check_output,
+    given,
+    language_codes,
+    out,
+    print_rows,
+    say,
+    split_list,
+    tell,
+)
 from xalign_models.cli.options import (
     BackboneOptions,
     Devices,
@@ -147,9 +157,6 @@ def fit(
     """
     spending.set()
     check_output(output)
-    from xalign_models.models import api
-    from xalign_models.models.saving import save
-
     text: dict[str, Any] = {
         "corpus": split_list(corpus) if corpus else None,
         "languages": language_codes(languages, None, all=None),
@@ -157,17 +164,20 @@ def fit(
         "device": device,
     }
     if old or new:
-        from xalign_models.models import migration
-
         idle = given(context, {own.name for own in context.command.params} - MIGRATION)
         if idle or not (old and new and text["corpus"]):
             without = f", without {', '.join(idle)}" if idle else ""
             raise ModelError(f"--from, --to and --corpus go together{without}.")
-        model = migration.fit(method, old=old, new=new, **text)
-        save(model, output)
     elif backbone is None:
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
-    else:
+    check_names(backbone, old, new, method=method)
+    from xalign_models.models import api, migration
+    from xalign_models.models.saving import save
+
+    if old and new:
+        model = migration.fit(method, old=old, new=new, **text)
+        save(model, output)
+    elif backbone:
         judged: dict[str, Any] = {"use": use, "overrides": backbone_options.fields()}
         judged["prompts"] = split_list([prompts]) if prompts else None
         model = api.fit(

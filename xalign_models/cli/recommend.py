@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from xalign_models.cli.common import language_codes, print_json, print_rows, say, split_list
+from xalign_models.cli.common import check_names, language_codes, print_json, print_rows, say, split_list
 from xalign_models.cli.options import Device, ForUse, Json, Languages
 
 
@@ -27,6 +27,7 @@ def recommend(
 
     Text without translations only shows whether to centre each language, unless --judge names a labelled task.
     """
+    check_names(backbone)
     from xalign_models.models.api import recommend as find
 
     recommendation = find(
