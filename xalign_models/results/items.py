@@ -180,7 +180,9 @@ class Items:
         gaps[np.abs(gaps) < ZERO] = 0  # equal outcomes
         distinct, kind = np.unique(lengths, return_inverse=True)
         there = np.arange(lengths.max()) < distinct[:, None]
-        before -= there[kind] * (before.sum(axis=1, keepdims=True) / lengths[:, None]).astype(np.float32)
+        before -= (before.sum(axis=1) / lengths).astype(np.float32)[:, None]
+        if len(distinct) > 1:  # zeros beyond the ends of shorter subsets
+            before *= there[kind]
         changes = gaps - shares * (moved.sum(axis=1) / lengths) @ np.eye(len(distinct))[kind] @ there
         effects = effect_of_changes(changes, shares.astype(np.float32) @ before).tolist()
         moments = zip(tested, gaps, shares.sum(axis=1).tolist(), effects, strict=True)
