@@ -58,9 +58,8 @@ def _former(fall: Fall) -> tuple[Array, Array]:
 
 def _verdicts(fall: Fall, effect: Array, former: bool) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which rows (reports, rows) pass, and which reports (reports,) fail; the last row of several is the mean."""
-    total, squares, cubes, share = fall
-    rows = np.shape(total)[1]
-    z = score(Fall(total, squares * effect, cubes * effect**2, share * effect), TOLERANCE)
+    rows = np.shape(fall.total)[1]
+    z = score(fall.with_effect(effect), TOLERANCE)
     p, passed = norm.sf(z), z <= -Z
     weights = np.array([*np.ones(rows - 1), max(rows - 1, 1)])
     if former:

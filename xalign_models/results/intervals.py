@@ -24,6 +24,7 @@ from xalign_models.results.significance import (
     MANY,
     ZERO,
     design_effect,
+    effect_of_squares,
     sign_flip_test,
     sign_flip_tests,
     windows,
@@ -208,8 +209,8 @@ def pair_tests(samples: Sequence[Sample], fewest: int = FEWEST) -> Array:
     together = windows(sentences)
     squared = (shares @ shares.T, sentences @ sentences.T, together @ together.T, products)
     of_shares, of_sentences, of_windows, of_cells = map(_squares, squared)
+    effects = effect_of_squares(of_windows, of_sentences)
     with np.errstate(divide="ignore", invalid="ignore"):
-        effects = np.where(of_sentences > ZERO**2, np.maximum(of_windows / of_sentences, 1), 1)
         p_values: Array = erfc(np.abs(totals[:, None] - totals) / np.sqrt(2 * effects * of_shares))
     few = ~(of_shares**2 > MANY * _fourths(shares))  # a square of k numbers' sum is at most k times the sum of squares
     found = [np.zeros(0)]

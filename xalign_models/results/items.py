@@ -186,7 +186,7 @@ class Items:
         changes = gaps - shares * (moved.sum(axis=1) / lengths) @ np.eye(len(distinct))[kind] @ there
         effects = effect_of_changes(changes, shares.astype(np.float32) @ before).tolist()
         moments = zip(tested, gaps, shares.sum(axis=1).tolist(), effects, strict=True)
-        return {name: fall_of(*row) for name, *row in moments}
+        return {name: fall_of(row, share).with_effect(effect) for name, row, share, effect in moments}
 
     def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
         """The mean over some subsets by language and sentence; None if one of them has no outcomes."""

@@ -38,21 +38,24 @@ class Fall(NamedTuple):
     cubes: Numbers
     share: Numbers
 
+    def with_effect(self, effect: Numbers) -> Fall:
+        """The same fall if ``effect`` items count as one: each of fewer items has a larger share.
 
-def fall_of(gaps: npt.NDArray[np.float64], share: float, effect: float = 1.0) -> Fall:
-    """The fall by each item's share (n,) in the difference new minus old.
+        See Rao and Scott 1992, A simple method for the analysis of clustered binary data.
+        """
+        total, squares, cubes, share = self
+        return Fall(total, squares * effect, cubes * effect**2, share * effect)
 
-    If ``effect`` items count as one, each of fewer items has a larger share (Rao and Scott 1992, A simple method for
-    the analysis of clustered binary data).
-    """
+
+def fall_of(gaps: npt.NDArray[np.float64], share: float) -> Fall:
+    """The fall by each item's share (n,) in the difference new minus old."""
     squares = gaps * gaps
-    cubes = float(np.abs(gaps) @ squares)
-    return Fall(-float(gaps.sum()), float(squares.sum()) * effect, cubes * effect**2, share * effect)
+    return Fall(-float(gaps.sum()), float(squares.sum()), float(np.abs(gaps) @ squares), share)
 
 
-def counted(lost: Numbers, won: Numbers, n: Numbers, effect: Numbers = 1) -> Fall:
-    """The fall of right and wrong answers, by how many of n items were lost and won, if ``effect`` count as one."""
-    return Fall((lost - won) / n, (lost + won) / n**2 * effect, (lost + won) / n**3 * effect**2, effect / n)
+def counted(lost: Numbers, won: Numbers, n: Numbers) -> Fall:
+    """The fall of right and wrong answers, by how many of n items were lost and won."""
+    return Fall((lost - won) / n, (lost + won) / n**2, (lost + won) / n**3, 1 / n)
 
 
 def score(fall: Fall, margin: Numbers) -> npt.NDArray[np.float64]:
@@ -118,7 +121,7 @@ def items_needed(margin: float, churn: float, languages: int, power: float) -> i
         most, least = np.full(len(changed), -1.0), changed + 1  # lost answers that pass and that do not, by bisection
         for _ in range(n.bit_length() + 1):
             lost = (most + least) // 2
-            passed = score(counted(lost, changed - lost, n, effect), margin) <= -Z
+            passed = score(counted(lost, changed - lost, n).with_effect(effect), margin) <= -Z
             most, least = np.where(passed, lost, most), np.where(passed, least, lost)
         chance = binom.pmf(changed, n, churn) @ binom.cdf(most, changed, 0.5)
         return float(chance) ** languages >= power

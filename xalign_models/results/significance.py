@@ -46,7 +46,11 @@ def design_effect(items: Items) -> Array:
     It is the variance of the sum of (..., n) items with the mean zero, by :func:`windows`, over the sum of their
     squares. Independent items have an effect of about ``1 + 0.4 n ** (-1 / 3)`` on average, by chance.
     """
-    own, together = (np.einsum("...i,...i->...", rows, rows) for rows in (items, windows(items)))
+    return effect_of_squares(*(np.einsum("...i,...i->...", rows, rows) for rows in (windows(items), items)))
+
+
+def effect_of_squares(together: Array, own: Array) -> Array:
+    """The design effect by the sums of squares of :func:`windows` and of the items."""
     with np.errstate(divide="ignore", invalid="ignore"):
         effect: Array = np.where(own > ZERO**2, np.maximum(together / own, 1), 1)
     return effect

@@ -94,7 +94,9 @@ def test_the_planned_number_passes_as_often_as_promised() -> None:
     rng = np.random.default_rng(1)
     changed = rng.binomial(n, 0.04, (5000, 5))
     lost = rng.binomial(changed, 0.5)
-    passed = (score(counted(lost, changed - lost, n, 1 + 0.4 * n ** (-1 / 3)), 0.02) <= -Z).all(axis=1).mean()
+    passed = (
+        (score(counted(lost, changed - lost, n).with_effect(1 + 0.4 * n ** (-1 / 3)), 0.02) <= -Z).all(axis=1).mean()
+    )
     assert passed == pytest.approx(0.7, abs=0.03)
     assert items_needed(0.02, 0.04, languages=1, power=0.7) < n
 
@@ -105,7 +107,7 @@ def test_a_plan_for_many_languages_keeps_its_promise(languages: int, power: floa
     n = items_needed(0.05, 0.04, languages, power)
     lost, won = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
     each = binom.pmf(lost + won, n, 0.04) * binom.pmf(lost, lost + won, 0.5)
-    passing = score(counted(lost, won, n, 1 + 0.4 * n ** (-1 / 3)), 0.05) <= -Z
+    passing = score(counted(lost, won, n).with_effect(1 + 0.4 * n ** (-1 / 3)), 0.05) <= -Z
     assert power <= float(each[passing].sum()) ** languages < power + 0.03
 
 
