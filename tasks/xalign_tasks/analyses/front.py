@@ -29,6 +29,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.ranking.graded import TOP, graded_measures
 from xalign_models.ranking.pools import mixed, one_target_ranks, quota, z_scores
 from xalign_models.ranking.ranks import Adjust, Ranks, average_precision, normalise, one_target_precision, target_counts
+from xalign_models.results.significance import design_effect
 from xalign_models.specs import ModelSpec
 from xalign_tasks.analyses.base import Study, encode_side, slug
 from xalign_tasks.lareqa import MLQAR, LAReQA, XQuADR
@@ -189,7 +190,11 @@ def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | No
 
 
 def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[float, float, float]:
-    """Mean over questions, ignoring NaN, and its 95% interval by resampling clusters of questions (n,)."""
+    """Mean over questions, ignoring NaN, and its 95% interval by resampling clusters of questions (n,).
+
+    Clusters are in the text's order, and neighbours may be alike, such as questions about one paragraph. The interval
+    is therefore wider by the root of the clusters' design effect.
+    """
     _, cluster = np.unique(clusters, return_inverse=True)
     known = np.isfinite(of_questions)
     if not known.any():
@@ -198,8 +203,10 @@ def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[fl
     draws = np.random.default_rng(seed).multinomial(len(sums), np.full(len(sums), 1 / len(sums)), DRAWS)
     with np.errstate(invalid="ignore"):
         means = (draws @ sums) / (draws @ counts)
-    low, high = np.nanquantile(means, (0.025, 0.975))
-    return float(sums.sum() / counts.sum()), float(low), float(high)
+    mean = sums.sum() / counts.sum()
+    stretch = np.sqrt(design_effect(sums - mean * counts))
+    low, high = mean + stretch * (np.nanquantile(means, (0.025, 0.975)) - mean)
+    return float(mean), float(low), float(high)
 
 
 def analyse(request: Request) -> Findings:

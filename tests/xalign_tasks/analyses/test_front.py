@@ -142,6 +142,12 @@ def test_the_bootstrap_resamples_clusters():
     assert all(np.isnan(bootstrap(np.full(5, np.nan), np.arange(5))))
 
 
+def test_the_bootstrap_counts_questions_that_are_alike_in_a_paragraph_for_less():
+    by_paragraph = np.random.default_rng(0).normal(50, 10, 200)
+    _, low, high = bootstrap(by_paragraph.repeat(5), np.arange(1000))
+    assert (high - low) / 2 == pytest.approx(1.96 * 10 / np.sqrt(200), rel=0.2)
+
+
 def test_a_narrowed_side_keeps_whole_paragraphs():
     side = Side({"a": "A?", "b": "B?"}, ["s0", "s1", "s2", "s3"], {"a": 3, "b": 0}, ["p", "p", "q", "q"])
     small = narrowed(side, 1)
