@@ -72,9 +72,11 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     from xalign_models.backbones.reduced import Reduced
 
     modules: list[Any] = list(model)
-    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize | Reduced))
-    aligned = next((module for module in modules if isinstance(module, Aligned)), None)
-    return modules, next(starts, len(modules)), aligned
+    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Reduced))
+    start = next(starts, len(modules))
+    while start and isinstance(modules[start - 1], Normalize):  # one between other modules is the backbone's
+        start -= 1
+    return modules, start, next((module for module in modules if isinstance(module, Aligned)), None)
 
 
 def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:

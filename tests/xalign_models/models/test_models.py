@@ -16,7 +16,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.module import Module
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import Dense, StaticEmbedding
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
@@ -580,6 +580,16 @@ def test_english_joins_the_chosen_languages_where_the_text_has_it(tiny_model, te
     assert api.aligned_spec("centered", corpus=f"own:{workdir / 'alone'}", **fields).alignment.languages == (
         "deu-Latn",
     )
+
+
+def test_an_adapter_applies_modules_after_a_normalisation_once(monkeypatch, tiny_model, text, workdir):
+    monkeypatch.setenv("XALIGN_MODELS", str(workdir / "mirror"))
+    dense = Dense(16, 16, activation_function=torch.nn.Identity())
+    published = SentenceTransformer(modules=[*SentenceTransformer(str(tiny_model), device="cpu"), dense], device="cpu")
+    published.save_pretrained(str(workdir / "mirror" / "some" / "projected"), create_model_card=False)
+    model = xalign_models.fit("lsar", backbone="some/projected", corpus=f"own:{text}", device="cpu")
+    saving.save(model, workdir / "small", adapter=True)
+    np.testing.assert_allclose(load("small", device="cpu").encode(INPUTS), model.encode(INPUTS), atol=1e-6)
 
 
 def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdir):
