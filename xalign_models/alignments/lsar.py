@@ -58,7 +58,8 @@ class LSAR(UnpairedAlignment):
             groups.setdefault(language_of(key), []).append(x.mean(axis=0, dtype=np.float64))
         means = np.stack([np.mean(parts, axis=0) for parts in groups.values()])
         rank = len(means) - 1 if self.rank is None else self.rank
-        self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
+        noise = max(_rounding(x) for x in matrices.values())
+        self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank, noise)
         if len(means) == 1 and self.rank is None:
             warnings.warn("lsar: one language has no subspace, so vectors stay as they are.", stacklevel=4)
         elif self.rank_ < rank:
@@ -70,3 +71,9 @@ class LSAR(UnpairedAlignment):
     def factors(self) -> dict[str, Float64]:
         """The basis C."""
         return {"basis": self.basis_[None]}
+
+
+def _rounding(x: AnyFloats) -> float:
+    """Largest rounding error of the mean of rows (n, d), which earlier stages of a composition leave of equal means."""
+    units = np.finfo(x.dtype).eps + 4 * np.sqrt(max(x.shape)) * np.finfo(np.float64).eps  # of the rows, of their sum
+    return float(units * np.linalg.norm(x, axis=1).max())

@@ -14,7 +14,7 @@ from xalign_models.linalg.arrays import AnyFloats, Float64
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float64]:
+def lsar_subspace(means: AnyFloats, rank: int, noise: float = 0.0) -> tuple[Float64, Float64, Float64]:
     """Language-specific low-rank subspace of the language means (LSAR).
 
     With the means as the rows of M and mu' their mean, the leading right singular directions C of M - 1 mu' span the
@@ -24,6 +24,7 @@ def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float6
     Args:
         means: Language means (L, d).
         rank: Number of directions; reduced to the numerical rank of the centred means, which is at most L - 1.
+        noise: Rounding error of the means, below which a singular value is none.
 
     Returns:
         mu (d,); C (d, r) with orthonormal columns; all min(L, d) singular values of the centred means, descending.
@@ -31,7 +32,7 @@ def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float6
     means = means.astype(np.float64)
     centre = means.mean(axis=0)
     _, singular, directions = np.linalg.svd(means - centre, full_matrices=False)
-    noise = _EPS * max(means.shape) * np.linalg.norm(means)  # relative to M: centring leaves rounding of its size
+    noise = max(noise, _EPS * max(means.shape) * np.linalg.norm(means))  # centring leaves rounding of M's size
     basis = directions[: min(rank, np.count_nonzero(singular > noise))].T.copy()
     return centre - basis @ (basis.T @ centre), basis, singular
 

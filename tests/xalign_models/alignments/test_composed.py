@@ -24,6 +24,16 @@ ORDERS = """centered+procrustes procrustes+centered lsar+procrustes procrustes+l
 centered+lsar lsar+lir centered+seedless whitened+procrustes+lsar""".split()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("before", ["centered", "whitened", "affine", "centered+procrustes"])
+def test_equal_means_have_no_subspace(before, dtype, parallel):
+    rows = {language: (5 + rows).astype(dtype) for language, rows in parallel.items()}
+    with pytest.warns(UserWarning, match="rank 2 cut to 0"):
+        weights = make(f"{before}+lsar").fit(rows).weights_
+    np.testing.assert_allclose(weights, make(f"{before}+lsar", rank=0).fit(rows).weights_)
+
+
+@pytest.mark.filterwarnings("ignore:lsar. rank 2 cut to 0")
 @pytest.mark.parametrize("name", ORDERS)
 def test_any_order_is_its_stages_in_turn_and_one_saved_map(name, parallel, tmp_path):
     fitted = make(name).fit(parallel)
