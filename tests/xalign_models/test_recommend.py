@@ -198,6 +198,13 @@ def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
     assert found.verdicts[-1].error
 
 
+def test_repetitions_of_a_sentence_are_not_its_neighbours():
+    rng = np.random.default_rng(0)
+    rows = {code: rng.standard_normal((200, 8)).astype(np.float32) for code in ("deu-Latn", "eng-Latn")}
+    repeated = {code: np.repeat(x, 12, axis=0) for code, x in rows.items()}
+    assert judging.recommend_centring(repeated).verdicts[0].score == pytest.approx(0.5, abs=0.1)
+
+
 def test_without_translations_languages_that_lie_apart_are_centred_and_others_are_not():
     rng = np.random.default_rng(0)
     rows = {code: rng.standard_normal((200, 16)) for code in ("deu-Latn", "eng-Latn", "fra-Latn")}

@@ -373,14 +373,15 @@ def _by_sentence(gains: Float64, keys: Keys) -> Float64:
 
 
 def _mixed(trials: Sequence[Trial], candidate: Candidate) -> Scored:
-    """The share of each held-out row's nearest neighbours, among all languages, that are in another language."""
+    """The share of each held-out row's nearest other sentences, among all languages, that are in another language."""
     parts: dict[str, list[tuple[Keys, Float64]]] = {code: [] for code in trials[0].keys}
     for trial in trials:
         (moved,) = trial.moved(candidate, None)
         held = {code: rows[trial.judged[code]] for code, (rows,) in moved.items()}
         pool, codes = np.concatenate([*held.values()]), np.repeat([*held], [*map(len, held.values())])
-        nearest = nearest_others(pool, pool, np.arange(len(pool)), NEIGHBOURS)
+        keys = np.concatenate([trial.keys[code][trial.judged[code]] for code in held])
+        nearest = nearest_others(pool, pool, keys, NEIGHBOURS, keys)
         for code in held:
             mixed = (codes[nearest[codes == code]] != code).mean(axis=1)
-            parts[code].append((trial.keys[code][trial.judged[code]], mixed))
+            parts[code].append((keys[codes == code], mixed))
     return {language: joined(pieces) for language, pieces in parts.items()}
