@@ -214,6 +214,17 @@ def to_iso639_1(code: str) -> str | None:
     return tag if len(tag) == 2 else None
 
 
+def spellings(code: str) -> set[str]:
+    """Other codes of ``deu-Latn``: ``deu_Latn``, ``deu``, ``ger``, ``de``, ``de-Latn``; with a region if it matters."""
+    language, script = code.split("-")
+    names = {language, to_iso639_1(code), *(name for name, meant in _INDIVIDUAL.items() if meant == language)}
+    with suppress(LookupError):
+        names.add(langcodes.Language.get(language).to_alpha3("B"))
+    regions = [region for (of, region), used in _REGION_SCRIPTS.items() if f"{of}-{used}" == code]
+    forms = {form for name in names if name for form in (name, *(f"{name}-{end}" for end in (script, *regions)))}
+    return {to_flores(code), *(form for form in forms if canonical(form) == code)}
+
+
 @cache
 def display_name(code: str) -> str:
     """``deu-Latn`` -> ``German``, with the script if FLORES-200 has several for the language."""

@@ -6,6 +6,7 @@ import pytest
 
 from xalign_models.errors import LanguageError
 from xalign_models.languages import (
+    BEYOND_FLORES,
     FLORES_200,
     canonical,
     display_name,
@@ -14,6 +15,7 @@ from xalign_models.languages import (
     from_lazada,
     from_sts17,
     match,
+    spellings,
     to_flores,
     to_iso639_1,
 )
@@ -185,3 +187,10 @@ def test_codes_that_name_no_language_are_refused(code):
 def test_an_old_code_that_implies_a_script_has_it():
     assert canonical("sh") == "srp-Latn"
     assert canonical("sh-Cyrl") == canonical("sr") == "srp-Cyrl"
+
+
+def test_spellings_denote_the_same_language():
+    for code in (*FLORES_200, *BEYOND_FLORES):
+        assert {canonical(form) for form in spellings(code)} == {code}
+    assert {"zh-TW", "zh-Hant", "cmn-Hant", "zho_Hant"} <= spellings("zho-Hant")
+    assert {"de", "deu", "ger", "de-Latn"} <= spellings("deu-Latn")

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import save
 
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores, to_iso639_1
+from xalign_models.languages import BEYOND_FLORES, FLORES_200, spellings
 from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_directory, atomic_file
 from xalign_models.portable import apply_map
@@ -42,7 +42,7 @@ def settings(maps: Maps) -> dict[str, Any]:
     if found["languages"] is not None:
         found["languages"] = dict(found["languages"])
         for code in (*FLORES_200, *BEYOND_FLORES):
-            for form in filter(None, (code, to_flores(code), code[:3], to_iso639_1(code))):
+            for form in (code, code[:3], *sorted(spellings(code))):
                 with suppress(LanguageError):
                     if len(places := maps.places(form)) == 1:
                         found["languages"].setdefault(form, places[0])

@@ -7,6 +7,7 @@ like those of the fit: of unit length if it had ``--vectors unit``, else before 
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -72,6 +73,9 @@ class Map:
         """
         languages = self.settings["languages"]
         lang = lang or self.settings["default_lang"]
+        if languages and lang and lang not in languages:  # zh-TW may be there, and de-AT is de
+            shorter = re.sub(r"[-_]([A-Za-z]{2}|\d{3})$", "", lang)
+            lang = shorter if shorter in languages else lang
         if languages is None or lang in languages:
             return [languages[lang] if languages else 0]
         unknown = self.settings["unknown"]

@@ -153,6 +153,21 @@ def test_a_language_that_was_not_fitted_is_treated_as_in_the_model(saved, workdi
     typology.nearest.cache_clear()
 
 
+@pytest.mark.parametrize("unknown", ["error", "mean", "related"])
+def test_the_exported_files_take_codes_with_a_region_a_script_or_of_another_scheme(saved, workdir, unknown):
+    model, raw = saved("affine", unknown)
+    export_numpy(load_maps("saved"), "exported")
+    for code, usual in {
+        "de-AT": "deu-Latn",
+        "en_US": "eng-Latn",
+        "ger": "deu-Latn",
+        "es-419": "spa-Latn",
+        "fr-Latn": "fra-Latn",
+    }.items():
+        found = Map.load("exported").transform(raw, [code] * 5, ROLES)
+        np.testing.assert_allclose(found, encoded(model, [usual] * 5), atol=1e-6)
+
+
 def test_a_relative_in_the_exported_files_is_a_fitted_language(saved, workdir, monkeypatch):
     """Dutch is nearer to Afrikaans, which was not fitted either, than to English, whose map it gets in the model."""
     from xalign_models import typology
