@@ -182,6 +182,8 @@ class Recipe:
 
     def _cached(self, spec: AlignmentSpec, prompt: str) -> Alignment | None:
         """The cached fit of all languages under a prompt, for a method that is fitted by prompt."""
+        if self._together(spec, prompt)[1:]:
+            return None
         earlier = fitting.cached(spec, self.encoding(prompt))
         return earlier and self._of_role(earlier, prompt)
 
@@ -196,10 +198,15 @@ class Recipe:
             )
         return fitted if prompt in self._first_of(DOCUMENTS) else unmoved(fitted)
 
-    def _fit(self, spec: AlignmentSpec, prompt: str) -> Alignment:
+    def _together(self, spec: AlignmentSpec, prompt: str) -> tuple[str, ...]:
+        """The prompts whose maps are fitted together with a prompt's."""
         method, roles = find_method(spec.method), loading.text_prompts(self.backbone.prompts, self._sides, ROLES)
-        together = [*roles] if prompt in roles or not method.language_dependent else [*roles, prompt]
-        if not method.joint or len(together) == 1:
+        together = roles if prompt in roles or not method.language_dependent else (*roles, prompt)
+        return together if method.joint else (prompt,)
+
+    def _fit(self, spec: AlignmentSpec, prompt: str) -> Alignment:
+        together = self._together(spec, prompt)
+        if not together[1:]:
             return fitting.fit_cached(spec, self.encoding(prompt), partial(self.encode, prompt=prompt))
         encoding = digest(*map(self.encoding, together))
         return of_prompt(fitting.fit_cached(spec, encoding, self.encode, together), prompt)

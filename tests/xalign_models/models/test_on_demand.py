@@ -73,3 +73,12 @@ def test_a_language_without_text_is_named(specs):
         encoder.encode_texts(["w1"], ["tha-Thai"])
     with pytest.raises(LanguageError, match="fitted languages"):
         encoder.encode_texts(["w1"], [None])
+
+
+def test_an_earlier_fit_without_the_other_prompts_is_no_joint_fit(specs):
+    """The cache has the map of a model with one prompt; a model with more of them shares a subspace between them."""
+    alone = specs("lsar")
+    build(alone, device="cpu")
+    spec = dataclasses.replace(alone, backbone=dataclasses.replace(alone.backbone, prompts=(("query", "w9 "),)))
+    found = load_encoder(spec, device="cpu").encode_texts(["w1 w2"], ["deu-Latn"])
+    np.testing.assert_allclose(found, build(spec, device="cpu").encode(["w1 w2"]), atol=1e-6)
