@@ -107,7 +107,7 @@ def test_a_subspace_is_that_of_the_languages_averaged_over_prompts(specs):
 def test_the_maps_of_a_prompt_are_cut_from_a_fit_on_groups():
     rng = np.random.default_rng(0)
     data = {group(language, prompt): rng.normal(size=(20, 4)) for prompt in ("", "p") for language in ("a", "b")}
-    fitted = alignments.make("centered+lsar", rank=1).fit(data)
+    fitted = alignments.make("lir+lsar", rank=1).fit(data)
     for prompt in ("", "p"):
         part = of_prompt(fitted, prompt)
         assert part.languages_ == ("a", "b")
@@ -148,7 +148,7 @@ def test_a_prompt_that_was_not_fitted_is_refused_or_said_once(specs, caplog):
     np.testing.assert_allclose(found[0], unit(fit.transform(raw, CODES)), atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["shift", "shift+lsar"])
+@pytest.mark.parametrize("method", ["shift", "shift+lir"])
 def test_the_index_alone_is_mapped_if_asked_for(specs, tiny_model, method):
     whole, alone = (specs(method, **params) for params in ({}, {"index_only": True}))
     encoders = [load_encoder(spec, device="cpu") for spec in (whole, alone)]
