@@ -57,9 +57,8 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
 
 def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
     """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights."""
-    datasets: set[str] = set()
-    if spec.backbone.tuned and (card := card or _trained_card(spec)):
-        datasets |= card.training_datasets or set()
+    card = card or (_trained_card(spec) if spec.backbone.tuned else None)
+    datasets = (card and card.training_datasets) or set()
     if spec.alignment:
         datasets |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
     return datasets

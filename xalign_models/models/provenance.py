@@ -72,11 +72,15 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     from xalign_models.backbones.reduced import Reduced
 
     modules: list[Any] = list(model)
-    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Reduced))
-    start = next(starts, len(modules))
-    while start and isinstance(modules[start - 1], Normalize):  # one between other modules is the backbone's
-        start -= 1
-    return modules, start, next((module for module in modules if isinstance(module, Aligned)), None)
+    aligned = next((module for module in modules if isinstance(module, Aligned)), None)
+    start = next((i for i, module in enumerate(modules) if isinstance(module, Aligned | Reduced)), len(modules))
+    norms = [i for i, module in enumerate(modules[:start]) if isinstance(module, Normalize)]
+    while norms and norms[-1] == start - 1:  # one between other modules is the backbone's
+        start = norms.pop()
+    spec = getattr(model, "xalign_spec", None)
+    if norms and aligned is None and spec is not None and spec.alignment:  # a map into another model's space follows it
+        start = norms[-1]
+    return modules, start, aligned
 
 
 def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:

@@ -137,7 +137,8 @@ def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | 
             logger.warning("The model holds the maps of one prompt only: %r.", text)
         dense = dense_layer(*aligned.folded(lang, prompts.get(name, "") if aligned.prompts else None))
         tail = [dense if module is aligned else module for module in tail]
-    return copied(model, [stock, *modules[1:start], *tail], prompts)
+    chosen = copied(model, [stock, *modules[1:start], *tail], prompts)  # counts the map among the backbone's weights
+    return chosen if model.tuned else chosen.adopt(chosen, model.xalign_spec, model.xalign_claims)
 
 
 def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:

@@ -25,7 +25,7 @@ from xalign_models import as_mteb, assets, load, plugins
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.evaluation.publishing import prepare
-from xalign_models.models import api, catalogue, names, saving
+from xalign_models.models import api, catalogue, migration, names, saving
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
@@ -588,8 +588,10 @@ def test_an_adapter_applies_modules_after_a_normalisation_once(monkeypatch, tiny
     published = SentenceTransformer(modules=[*SentenceTransformer(str(tiny_model), device="cpu"), dense], device="cpu")
     published.save_pretrained(str(workdir / "mirror" / "some" / "projected"), create_model_card=False)
     model = xalign_models.fit("lsar", backbone="some/projected", corpus=f"own:{text}", device="cpu")
-    saving.save(model, workdir / "small", adapter=True)
-    np.testing.assert_allclose(load("small", device="cpu").encode(INPUTS), model.encode(INPUTS), atol=1e-6)
+    migrated = migration.fit("affine", old=str(tiny_model), new="some/projected", corpus=[f"own:{text}"], device="cpu")
+    for fitted in (model, migrated):
+        saving.save(fitted, workdir / "small", adapter=True)
+        np.testing.assert_allclose(load("small", device="cpu").encode(INPUTS), fitted.encode(INPUTS), atol=1e-6)
 
 
 def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdir):
@@ -620,6 +622,15 @@ def test_a_standalone_model_needs_no_xalign(tiny_model, text, workdir, method, l
     texts = [row["text"] for row in INPUTS]
     stock = SentenceTransformer(str(workdir / "stock"), device="cpu")
     np.testing.assert_allclose(stock.encode(texts), model.encode(texts, lang=lang), atol=1e-6)
+    assert read_card(workdir / "stock").claims["name"] == model.xalign_spec.name
+
+
+def test_a_standalone_model_names_the_tasks_of_its_fit_text(tiny_model, take_assets, workdir):
+    take_assets("gettext")
+    options = {"corpus": "gettext", "limit": 40, "languages": ["de", "en"], "device": "cpu"}
+    model = xalign_models.fit("centered", backbone=str(tiny_model), **options)
+    saving.save(model, workdir / "stock", standalone=True, lang="de")
+    assert model_meta(str(workdir / "stock")).loader_kwargs["fitted_on"] == ["GettextPrecision"]
 
 
 def test_a_model_in_memory_as_mteb_wants_it(tiny_model, text, workdir):
