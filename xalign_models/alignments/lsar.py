@@ -74,6 +74,6 @@ class LSAR(UnpairedAlignment):
 
 
 def _rounding(x: AnyFloats) -> float:
-    """Largest rounding error of the mean of rows (n, d), which earlier stages of a composition leave of equal means."""
-    units = np.finfo(x.dtype).eps + 4 * np.sqrt(max(x.shape)) * np.finfo(np.float64).eps  # of the rows, of their sum
+    """Largest rounding error of the mean of rows (n, d): equal means, as after ``centered``, differ by less."""
+    units = np.finfo(x.dtype).eps + 4 * np.sqrt(max(x.shape)) * np.finfo(np.float64).eps  # of rows and sums
     return float(units * np.linalg.norm(x, axis=1).max())

@@ -24,7 +24,7 @@ def lsar_subspace(means: AnyFloats, rank: int, noise: float = 0.0) -> tuple[Floa
     Args:
         means: Language means (L, d).
         rank: Number of directions; reduced to the numerical rank of the centred means, which is at most L - 1.
-        noise: Rounding error of the means, below which a singular value is none.
+        noise: Rounding error of the means; smaller singular values count as zero.
 
     Returns:
         mu (d,); C (d, r) with orthonormal columns; all min(L, d) singular values of the centred means, descending.

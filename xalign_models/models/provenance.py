@@ -75,10 +75,10 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     aligned = next((module for module in modules if isinstance(module, Aligned)), None)
     start = next((i for i, module in enumerate(modules) if isinstance(module, Aligned | Reduced)), len(modules))
     norms = [i for i, module in enumerate(modules[:start]) if isinstance(module, Normalize)]
-    while norms and norms[-1] == start - 1:  # one between other modules is the backbone's
+    while norms and norms[-1] == start - 1:  # others are the backbone's own
         start = norms.pop()
     spec = getattr(model, "xalign_spec", None)
-    if norms and aligned is None and spec is not None and spec.alignment:  # a map into another model's space follows it
+    if norms and aligned is None and spec is not None and spec.alignment:  # of a map into another model's space
         start = norms[-1]
     return modules, start, aligned
 
