@@ -17,6 +17,7 @@ _HOUSEKEEPING = frozenset({".cache", ".DS_Store", ".git", ".gitattributes", ".gi
 """Names of files and folders that other programs keep in a directory."""
 _DOCUMENTATION = re.compile(
     r"(changelog|citation|licen[cs]e|notice|readme)[\w-]*(\.(cff|md|rst|txt))?"
+    r"|(optimizer|scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json|training_args\.bin"
     r"|[^.].*\.(gif|jpe?g|md|pdf|png|rst|svg|webp)",
     re.IGNORECASE,
 )

@@ -378,6 +378,8 @@ def named_prompts(
     chosen, roles = prompts.get(default or ""), {"query", "document", "passage"}
     kept = roles if chosen and (default in roles or "" in (fitted or ())) else ()
     named = {"default": chosen, **prompts}
+    if not any(map(is_canonical, prompts)):  # else it serves the other languages
+        named["default"] = chosen
     return {key: text for key, text in named.items() if text or (text is not None and key in kept)}
 
 

@@ -1,5 +1,6 @@
 """A reference to a backbone instead of its weights, as in PEFT: a saved model then contains only its maps."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,19 @@ class Pointer(InputModule):
     def tokenizer(self) -> Any:
         """The tokenizer of the first module."""
         return getattr(self.inner[0], "tokenizer", None)
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Maximum number of tokens of a text; a new one becomes part of the reference. None without tokens."""
+        return getattr(self.inner[0], "max_seq_length", None)
+
+    @max_seq_length.setter
+    def max_seq_length(self, limit: int) -> None:
+        if self.max_seq_length is None:
+            raise ModelError(f"{self.spec.model} has no maximum number of tokens that could be set.")
+        first: Any = self.inner[0]
+        first.max_seq_length = limit
+        self.spec, self.backbone = dataclasses.replace(self.spec, max_tokens=limit), None
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise with the first module."""

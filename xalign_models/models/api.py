@@ -338,6 +338,8 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:
         meta = meta_of(Located(spec))
+        if model.tuned or model.xalign_claims.get("tuned"):
+            meta = meta.model_copy(update={"name": f"{meta.name}-tuned", "training_datasets": None})
     else:
         fields = {"name": f"local/model-{identity[:6]}", "similarity_fn_name": ScoringFunction.COSINE}
         meta = ModelMeta.create_empty(fields)

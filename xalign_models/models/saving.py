@@ -74,7 +74,7 @@ def save(
     try:
         with atomic_directory(directory, CARD) as temporary:
             with quiet():
-                SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
+                SentenceTransformer.save(chosen, str(temporary), create_model_card=False)
             for name, content in (files or {}).items():
                 (temporary / name).write_text(content, encoding="utf-8")
             write_card(chosen, temporary, training=training, called=directory.resolve().name)

@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util.decorators import deprecated_kwargs
 
 from xalign_models.backbones.checkpoint import quiet
 from xalign_models.backbones.inputs import code_of, require_texts
@@ -18,7 +19,7 @@ from xalign_models.specs import ModelSpec
 
 
 class AlignedSentenceTransformer(SentenceTransformer):
-    """sentence-transformers' own class with provenance: ``save_pretrained`` and ``push_to_hub`` keep the card.
+    """sentence-transformers' own class with provenance: every way of saving keeps the card.
 
     Attributes:
         xalign_spec: The backbone and the alignment; None for a directory without a card.
@@ -56,6 +57,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
         """Keyword arguments of ``encode``: those of the modules, and ``lang``, which prompts by language need too."""
         return [*{*super().get_model_kwargs(), "lang"}]
 
+    @deprecated_kwargs(sentences="inputs")  # type: ignore[untyped-decorator]
     def encode(self, inputs: Any, *args: Any, lang: str | Sequence[str | None] | None = None, **kwargs: Any) -> Any:
         """Encode as sentence-transformers does; ``lang`` is the language of all texts, or a list of one per text.
 
@@ -73,14 +75,15 @@ class AlignedSentenceTransformer(SentenceTransformer):
             )
         if hasattr(inputs, "to_list") or isinstance(inputs, Iterator):  # a column of a table, a generator
             inputs = list(inputs)
-        require_texts([inputs] if self.is_singular_input(inputs) else inputs)
+        single = self.is_singular_input(inputs)
+        require_texts([inputs] if single else inputs)
         found = any(getattr(module, "default_lang", None) == "auto" for module in self)
         default = {"lang": "auto"} if found else {}  # some first modules have no default of their own
+        if not (lang is None or hasattr(lang, "__getitem__")):  # an iterator; or a set, which has no order
+            lang = list(lang) if isinstance(lang, Iterator) else code_of(lang)
         if lang is None or isinstance(lang, str):
             return super().encode(inputs, *args, **({"lang": lang} if lang else default), **kwargs)
-        if not hasattr(lang, "__len__"):
-            code_of(lang)
-        if isinstance(inputs, str) or len(inputs) != len(lang):
+        if single or len(inputs) != len(lang):
             raise LanguageError(f"{len(lang)} languages; lang= takes one code, or one for each text of a list.")
         rows = [
             {**row, "lang": code_of(row.get("lang")) or code} if code and isinstance(row, dict) else row
@@ -88,10 +91,20 @@ class AlignedSentenceTransformer(SentenceTransformer):
         ]
         return super().encode(rows, *args, **default, **kwargs)
 
-    def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
-        """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``."""
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load weights; those of a checkpoint, which has the backbone's modules, also into a reference to it."""
+        first, *others = self
+        if isinstance(first, Pointer) and not any(name.startswith("0.inner.") for name in state_dict):
+            return torch.nn.Sequential(*first.inner, *others).load_state_dict(state_dict, *args, **kwargs)
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+    def save(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
+        """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``.
+
+        ``save_pretrained`` and ``push_to_hub`` call this method.
+        """
         model = whole(self)
-        SentenceTransformer.save_pretrained(model, path, *args, create_model_card=False, **kwargs)
+        SentenceTransformer.save(model, path, *args, create_model_card=False, **kwargs)
         write_card(model, Path(path), readme=create_model_card)
 
 

@@ -117,12 +117,13 @@ def test_an_aligned_model_is_no_backbone(saved):
 def test_an_edited_directory_is_known_by_its_content(spec, saved):
     original = load_encoder(str(saved), device="cpu")
     config = saved / "config_sentence_transformers.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "prompts": {"default": "w9 "}}))
+    prompts = {"prompts": {"default": "w9 "}, "default_prompt_name": "default"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), **prompts}))
     edited = load_encoder(str(saved), device="cpu")
     assert edited.mteb_model_meta.name.startswith("local/saved-")
     assert edited.mteb_model_meta.revision != original.mteb_model_meta.revision
     assert edited.raw.namespace != original.raw.namespace
-    assert edited.prompts == {"default": "w9 "}
+    assert edited.prompts["default"] == "w9 "
 
 
 def test_a_saved_plain_model_comes_back(spec, workdir):
@@ -313,9 +314,37 @@ def test_no_reference_to_a_backbone_stands_for_trained_weights(text, workdir):
     assert not (workdir / "lost").exists()
     saving.save(model, workdir / "saved")
     model.save_pretrained(str(workdir / "pretrained"))
-    for name in ("saved", "pretrained"):
+    model.save(str(workdir / "called"))  # push_to_hub calls it, too
+    for name in ("saved", "pretrained", "called"):
         loaded = load(workdir / name, device="cpu")
         np.testing.assert_allclose(loaded.encode(INPUTS), model.encode(INPUTS), atol=1e-6)
+        assert as_mteb(loaded).mteb_model_meta.name == as_mteb(model).mteb_model_meta.name
+        assert as_mteb(loaded).mteb_model_meta.name.endswith("-tuned")
+        fresh = load(workdir / "adapter", device="cpu")
+        fresh.load_state_dict(loaded.state_dict())  # as the trainer does with its best checkpoint
+        np.testing.assert_allclose(fresh.encode(INPUTS), model.encode(INPUTS), atol=1e-6)
+
+
+def test_the_trainers_own_files_do_not_void_the_card(spec, workdir):
+    build(spec, device="cpu").save_pretrained(str(workdir / "checkpoint"))
+    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
+        (workdir / "checkpoint" / name).write_bytes(b"state")
+    assert load(workdir / "checkpoint", device="cpu").xalign_spec == spec
+
+
+def test_the_token_limit_of_a_reference_is_set_and_saved(text, workdir):
+    fitted = xalign_models.fit("centered", backbone="all-MiniLM-L6-v2", corpus=f"own:{text}", device="cpu")
+    saving.save(fitted, workdir / "adapter", adapter=True)
+    model, inputs = load(workdir / "adapter", device="cpu"), [{"text": "w1 " * 40, "lang": "de"}]
+    assert model.max_seq_length == fitted.max_seq_length
+    fitted.max_seq_length = model.max_seq_length = 4
+    model.save_pretrained(str(workdir / "short"))
+    short = load(workdir / "short", device="cpu")
+    assert short.max_seq_length == 4
+    for other in (model, short):
+        np.testing.assert_allclose(other.encode(inputs), fitted.encode(inputs), atol=1e-6)
+    encoder = as_mteb(workdir / "short", device="cpu")
+    np.testing.assert_allclose(encoder.encode_texts([inputs[0]["text"]], ["de"]), fitted.encode(inputs), atol=1e-6)
 
 
 def test_languages_of_a_list_reach_inputs_that_are_mappings(tiny_model, text):
@@ -324,8 +353,13 @@ def test_languages_of_a_list_reach_inputs_that_are_mappings(tiny_model, text):
         np.testing.assert_array_equal(model.encode([given], lang=["de"]), model.encode(["w1 w2"], lang="de"))
     kept = {"text": "w1 w2", "lang": "fr"}
     np.testing.assert_array_equal(model.encode([kept], lang=["de"]), model.encode(["w1 w2"], lang="fr"))
-    with pytest.raises(LanguageError, match="is not a language code"):
-        model.encode(["w1"], lang=3)
+    for invalid in (3, {"de", "fr"}):  # a set has no order
+        with pytest.raises(LanguageError, match="is not a language code"):
+            model.encode(["w1", "w2"], lang=invalid)
+    with pytest.raises(LanguageError, match="one for each text of a list"):
+        model.encode(kept, lang=["de", "fr"])  # as many as the row has keys
+    expected = model.encode(["w1", "w2"], lang=["de", "fr"])
+    np.testing.assert_array_equal(model.encode(sentences=["w1", "w2"], lang=iter(["de", "fr"])), expected)
 
 
 def test_a_shortened_model_is_scored_as_it_encodes(tiny_model, text, workdir):

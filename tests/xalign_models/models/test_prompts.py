@@ -363,6 +363,19 @@ def test_an_empty_prompt_that_sentence_transformers_adds_means_the_default_one(w
             assert encoder.prompt_for(SimpleNamespace(name="task", type="type"), role) == "w8 "
 
 
+@pytest.mark.parametrize("chosen", ["query", None])
+def test_a_prompt_named_default_serves_texts_only_if_it_is_the_chosen_one(workdir, tiny_model, chosen):
+    named = {"query": "w7 ", "default": "w8 "}
+    model = SentenceTransformer(str(tiny_model), prompts=named, default_prompt_name=chosen)
+    model.save_pretrained("published", create_model_card=False)
+    for encoder in (load_encoder("published", device="cpu"), xalign_models.as_mteb(model, device="cpu")):
+        vectors = encoder.encode_texts(TEXTS, CODES)
+        np.testing.assert_allclose(vectors, model.encode(TEXTS, normalize_embeddings=True), atol=1e-5)
+    np.testing.assert_allclose(
+        load("published", device="cpu").encode(TEXTS, normalize_embeddings=True), vectors, atol=1e-5
+    )
+
+
 def test_names_of_prompts_have_any_form(tiny_model, write_text, workdir):
     options = {"backbone": tiny_model, "corpus": f"own:{write_text(workdir / 'fit', 40, LANGUAGES)}", "device": "cpu"}
     options["overrides"] = {"prompts": dict(PROMPTS)}
