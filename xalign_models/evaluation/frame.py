@@ -28,7 +28,7 @@ def evaluate(
     """Score models on tasks; existing results are reused.
 
     Args:
-        models: Names, directories, hub ids or SentenceTransformers.
+        models: Names, directories, hub ids, SentenceTransformers or encoders from ``as_mteb``.
         tasks: Names that mteb or a plug-in knows, or tasks.
         languages: Codes, as a list or separated by commas; a subset is scored if all its languages are among them.
             None for all.

@@ -313,11 +313,11 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
             module.default_lang = code
 
 
-def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
+def as_mteb(model: str | Path | SentenceTransformer | XAlignEncoder, *, device: str | None = None) -> XAlignEncoder:
     """A model as an mteb encoder, which passes the language of each text to the alignment.
 
     Args:
-        model: A name, a directory, a hub id, or a SentenceTransformer, which keeps its modules.
+        model: A name, a directory, a hub id, an encoder, or a SentenceTransformer, which keeps its modules.
         device: cpu, cuda or mps; by default the best available, or that of the SentenceTransformer.
 
     Raises:
@@ -332,8 +332,8 @@ def as_mteb(model: str | Path | SentenceTransformer, *, device: str | None = Non
         >>> encoder.encode_texts(["Good morning", "Guten Morgen"], ["eng-Latn", "deu-Latn"]).shape[0]
         2
     """
-    if isinstance(model, str | Path):
-        return load_encoder(model, device=device)
+    if not isinstance(model, SentenceTransformer):
+        return model if isinstance(model, XAlignEncoder) else load_encoder(model, device=device)
     identity = _identity(model)
     spec = getattr(model, "xalign_spec", None)
     if spec is not None:

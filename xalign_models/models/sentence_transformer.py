@@ -134,7 +134,7 @@ def whole(model: AlignedSentenceTransformer) -> AlignedSentenceTransformer:
 
 
 def _as_row(text: Any) -> Any:
-    return {"text": text} if isinstance(text, str) else text
+    return text if isinstance(text, dict) else {"text": text}
 
 
 def _sampled(model: SentenceTransformer) -> list[torch.Tensor]:

@@ -360,6 +360,8 @@ def test_languages_of_a_list_reach_inputs_that_are_mappings(tiny_model, text):
         model.encode(kept, lang=["de", "fr"])  # as many as the row has keys
     expected = model.encode(["w1", "w2"], lang=["de", "fr"])
     np.testing.assert_array_equal(model.encode(sentences=["w1", "w2"], lang=iter(["de", "fr"])), expected)
+    pair = ("w1", "w2")  # which sentence-transformers joins
+    np.testing.assert_array_equal(model.encode([pair], lang=["de"]), model.encode([pair], lang="de"))
 
 
 def test_a_shortened_model_is_scored_as_it_encodes(tiny_model, text, workdir):
@@ -723,6 +725,14 @@ def test_a_model_in_memory_is_encoded_on_the_device_asked_for_and_on_its_own_by_
     monkeypatch.setattr(type(other), "device", torch.device("cuda:1"))
     as_mteb(load(str(tiny_model), device="cpu"))
     assert picked == ["cpu", "meta", "cuda:1"]
+
+
+def test_mteb_gets_encoders_as_they_are_and_no_other_objects(tiny_model):
+    encoder = as_mteb(tiny_model, device="cpu")
+    assert as_mteb(encoder) is encoder
+    for other in (None, torch.nn.Identity(), 3):
+        with pytest.raises(ModelError, match="by its name, directory or hub id"):
+            as_mteb(other)
 
 
 def test_mtebs_metadata_of_a_model_in_memory_are_those_of_the_open_model(tiny_model):
