@@ -1,4 +1,4 @@
-"""Fingerprints of checkpoint directories: the name and content of every file but documentation."""
+"""Fingerprints of checkpoint directories: the name and content of every file but notes and a trainer's state."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from xalign_models.paths import CARD, atomic_write_text, cache_dir
 
 _HOUSEKEEPING = frozenset({".cache", ".DS_Store", ".git", ".gitattributes", ".gitignore"})
 """Names of files and folders that other programs keep in a directory."""
-_DOCUMENTATION = re.compile(
+_BESIDE = re.compile(
     r"(changelog|citation|licen[cs]e|notice|readme)[\w-]*(\.(cff|md|rst|txt))?"
     r"|(optimizer|scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json|training_args\.bin"
     r"|[^.].*\.(gif|jpe?g|md|pdf|png|rst|svg|webp)",
@@ -26,10 +26,10 @@ _DOCUMENTATION = re.compile(
 def counts(name: str) -> bool:
     """Whether a file, by its name relative to a model's directory, belongs to the model.
 
-    Everything does but documentation, which is never opened: a loader that asks for it is refused.
+    Everything does but documentation and a trainer's state, which are never opened: a loader that asks is refused.
     """
     path = PurePosixPath(name)
-    is_note = path.name in {CARD, "MANIFEST.json"} or _DOCUMENTATION.fullmatch(path.name)
+    is_note = path.name in {CARD, "MANIFEST.json"} or _BESIDE.fullmatch(path.name)
     return not (is_note or _HOUSEKEEPING.intersection(path.parts))
 
 
