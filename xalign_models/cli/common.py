@@ -4,7 +4,8 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.paths import CARD, require_replaceable, unwritable
+from xalign_models.specs import AlignmentSpec
 from xalign_models.tables.escaping import escape
 from xalign_models.tables.listing import listing
 
@@ -32,20 +34,32 @@ def check_output(output: Path) -> None:
         raise ModelError(f"--output {output} cannot be written ({reason}); choose another directory.")
 
 
-def check_names(*models: str | None, method: str = "auto") -> None:
-    """Refuse unknown names of models and of a method before the slow imports; directories are read later.
+def check_inputs(
+    *models: str | None,
+    method: str = "auto",
+    params: Mapping[str, Any] | None = None,
+    corpora: Sequence[str] | None = None,
+    languages: tuple[str, ...] | None = None,
+) -> None:
+    """Refuse unknown models, an unknown method and malformed text before the slow imports; models are read later.
 
     Raises:
-        XAlignError: A model or the method is unknown.
+        XAlignError: A model or the method is unknown, a parameter is invalid, or text is missing or malformed.
     """
-    from xalign_models.alignments import find_method
-    from xalign_models.models.names import find_spec
+    from xalign_models.alignments import make
+    from xalign_models.models import fitting, names
 
-    if method != "auto":
-        find_method(method)
     for model in models:
         if model and not Path(model).is_dir():
-            find_spec(model)
+            names.find_spec(model)
+    if method != "auto":
+        make(method, **(params or {}))
+    if corpora:
+        spec = AlignmentSpec("text", "centered", tuple((params or {}).items()), tuple(corpora), None, languages)
+        paired = all(corpus.kind != "monolingual" for corpus in fitting.load_corpora(spec))
+        method = method if method != "auto" else "procrustes" if paired else "centered"
+        for _ in fitting.fit_texts(replace(spec, method=method)):  # reads and checks a language
+            pass
 
 
 def expect_many_objects() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import check_names, print_json, print_rows, say
+from xalign_models.cli.common import check_inputs, print_json, print_rows, say
 from xalign_models.cli.options import Device, EngineOptions, Json, refuse_idle, with_options
 from xalign_models.paths import atomic_write_text
 
@@ -77,7 +77,7 @@ def audit(
     with source.open() as index:
         from xalign_models.index import auditing
 
-        check_names(model)
+        check_inputs(model)
         if model:
             from xalign_models.index import working  # imports torch; the contents alone need not wait for that
 
@@ -110,7 +110,7 @@ def fix(
 ) -> None:
     """Write aligned vectors beside the old ones, and the model for queries. The same command resumes."""
     with source.open() as index:
-        check_names(model, method=method)
+        check_inputs(model, method=method, corpora=[] if output.exists() else [text.corpus])
         from xalign_models.index import working
 
         options = {"lang": source.lang, "device": device, **where.mapping(), **asdict(text)}
@@ -133,7 +133,7 @@ def migrate(
     """Write a new model's vectors, predicted from the old ones. The same command resumes."""
     options: dict[str, Any] = {"old": old, "new": new, "method": method, "lang": source.lang, "device": device}
     with source.open() as index:
-        check_names(old, new, method=method)
+        check_inputs(old, new, method=method)
         from xalign_models.index import working
 
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())

@@ -9,7 +9,7 @@ import typer.core
 from typer import Argument, Option
 
 from xalign_models.cli.common import (
-    check_names,
+    check_inputs,
     check_output,
     given,
     language_codes,
@@ -170,7 +170,10 @@ def fit(
             raise ModelError(f"--from, --to and --corpus go together{without}.")
     elif backbone is None:
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
-    check_names(backbone, old, new, method=method)
+    params = dict(_parameter(assignment) for assignment in param or ())
+    named = {"corpora": text["corpus"], "languages": text["languages"]}
+    check_inputs(backbone, old, new, method=method, params=params, **({} if old else named))
+    check_inputs(method="centered", **(named if old else {}))  # a map between models needs no translations
     from xalign_models.models import api, migration
     from xalign_models.models.saving import save
 
@@ -189,7 +192,7 @@ def fit(
             judge=split_list(judge),
             **judged,
             **text,
-            **dict(_parameter(assignment) for assignment in param or ()),
+            **params,
         )
         card = model.xalign_claims.get("card")
         if card is None:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Option
 
-from xalign_models.cli.common import check_names, language_codes, print_json, print_rows, say, split_list
+from xalign_models.cli.common import check_inputs, language_codes, print_json, print_rows, say, split_list
 from xalign_models.cli.options import Device, ForUse, Json, Languages
+from xalign_models.languages import canonical
 
 
 def recommend(
@@ -27,13 +28,14 @@ def recommend(
 
     Text without translations only shows whether to centre each language, unless --judge names a labelled task.
     """
-    check_names(backbone)
+    names, codes = split_list(corpus), language_codes(languages, None, all=None)
+    check_inputs(backbone, corpora=names, languages=codes, params={"pivot": canonical(pivot)})
     from xalign_models.models.api import recommend as find
 
     recommendation = find(
         backbone=backbone,
-        corpus=split_list(corpus),
-        languages=language_codes(languages, None, all=None),
+        corpus=names,
+        languages=codes,
         pivot=pivot,
         limit=limit,
         seed=seed,

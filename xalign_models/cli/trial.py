@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xalign_models.cli.common import check_names, check_output, print_json, print_rows, say, set_data, tell
+from xalign_models.cli.common import check_inputs, check_output, print_json, print_rows, say, set_data, tell
 from xalign_models.cli.options import Device, Json
 from xalign_models.errors import DataError
 from xalign_models.paths import expanded
@@ -29,7 +29,7 @@ def try_(
     if not expanded(text).exists():
         raise DataError(f"{text}: no such folder.")
     check_output(output / "model")
-    check_names(model)
+    check_inputs(model, method="centered", corpora=[f"own:test:{text}"])
     from xalign_models.boards.trial import trial_data, try_text
     from xalign_models.page.trial import answer, write_trial
 

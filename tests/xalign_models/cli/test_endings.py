@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from xalign_models.cli import main
@@ -113,6 +114,16 @@ def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error
         ("fit lsar -o x --from all-MiniLM-L6-v2 --to nosuch --corpus ntrex", "Unknown model 'nosuch'"),
         ("recommend --backbone nosuch --corpus ntrex", "Unknown model 'nosuch'"),
         ("try nosuch .", "Unknown model 'nosuch'"),
+        ("fit lsar -o x --backbone all-MiniLM-L6-v2 --param nosuch=1", "lsar has no nosuch"),
+        ("fit lsar -o x --backbone all-MiniLM-L6-v2 --corpus nosuch", "Unknown corpus 'nosuch'"),
+        ("fit lsar -o x --backbone all-MiniLM-L6-v2 --corpus own:absent", "absent does not exist"),
+        ("fit lsar -o x --backbone all-MiniLM-L6-v2 --corpus own:latin", "eng.txt is not UTF-8"),
+        ("fit procrustes -o x --backbone all-MiniLM-L6-v2 --corpus own:uneven", "they must align"),
+        ("fit auto -o x --backbone all-MiniLM-L6-v2 --corpus own:uneven", "they must align"),
+        ("fit affine -o x --from all-MiniLM-L6-v2 --to gemma-3-270m-q4 --corpus own:latin", "eng.txt is not UTF-8"),
+        ("recommend --backbone all-MiniLM-L6-v2 --corpus own:uneven", "they must align"),
+        ("try all-MiniLM-L6-v2 uneven", "are not aligned"),
+        ("index fix index.npz --model all-MiniLM-L6-v2 -o x --corpus own:latin", "eng.txt is not UTF-8"),
         ("try y absent", "absent: no such folder"),
         ("index audit absent.parquet --model y", "absent.parquet does not exist"),
         ("index fix absent.parquet --model y -o x", "absent.parquet does not exist"),
@@ -120,6 +131,11 @@ def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error
     ],
 )
 def test_a_mistake_is_refused_before_anything_heavy_is_imported(command, message, tmp_path):
+    np.savez(tmp_path / "index.npz", vectors=np.eye(4, dtype=np.float32), texts=["a", "b", "c", "d"])
+    for name, english in (("latin", b"caf\xe9\n"), ("uneven", b"one\ntwo\nthree\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "eng.txt").write_bytes(english)
+        (tmp_path / name / "deu.txt").write_text("eins\nzwei\n")
     script = (
         "import sys; from xalign_models.cli import main\n"
         f"sys.argv = ['xalign', *{command.split()}]\n"
