@@ -58,7 +58,7 @@ def residual(
         return distance
 
     least, best = np.inf, [weight.detach().clone() for weight in weights]
-    for _ in range(steps):
+    for _ in range(steps + 1):  # the last round only judges; its own step goes unused
         with torch.no_grad():
             if (now := float(error(slice(held) if held else slice(None)))) < least:
                 least, best = now, [weight.detach().clone() for weight in weights]

@@ -50,6 +50,7 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
     """
 
     method = "residual"
+    version = 2
     arrays = ("inner_", "bias_", "outer_")
     by_language = True
     shrunk = True  # training starts at a map near the identity

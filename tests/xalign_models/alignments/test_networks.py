@@ -93,11 +93,22 @@ def test_a_bend_is_learned_that_no_affine_map_has():
     assert errors[1] < 0.2 * errors[0]
 
 
-def test_before_the_first_step_it_is_the_difference_of_means(parallel):
-    fitted = Residual(steps=1).fit(parallel)
+def test_no_step_is_taken_where_the_difference_of_means_is_exact(parallel):
+    shifted = {"deu-Latn": parallel["eng-Latn"] + 1, "eng-Latn": parallel["eng-Latn"]}
+    fitted = Residual(steps=1).fit(shifted)
     moved = fitted.transform(parallel["deu-Latn"], "de") - parallel["deu-Latn"]
     assert np.ptp(moved, axis=0).max() < 1e-12  # one shift for all rows
     np.testing.assert_array_equal(fitted.transform(parallel["eng-Latn"], "en"), parallel["eng-Latn"])
+
+
+def test_the_state_after_the_last_step_counts(parallel):
+    """With fewer than ten rows, the error is that of all rows, which each of the first steps lowers."""
+    german, english = (parallel[code][:9] for code in ("deu-Latn", "eng-Latn"))
+    errors = [np.square(german + (english - german).mean(axis=0) - english).sum()]
+    for steps in (1, 2, 3):
+        fitted = Residual(steps=steps).fit({"deu-Latn": german, "eng-Latn": english})
+        errors.append(np.square(fitted.transform(german, "de") - english).sum())
+    assert np.diff(errors).max() < -1e-3
 
 
 def test_the_same_seed_gives_the_same_map(fitted):
