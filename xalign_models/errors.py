@@ -39,6 +39,11 @@ def plain(text: str) -> str:
     return text
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 text``, ``2 texts``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def one_line(error: BaseException) -> str:
     """An error's message on one line; the type precedes it unless the error is ours, an OSError or a ValueError.
 

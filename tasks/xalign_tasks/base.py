@@ -211,9 +211,7 @@ def _rows(vectors: Any, count: int) -> npt.NDArray[np.float32]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"The model's vectors are not a matrix of numbers: {one_line(error)}.") from None
     if matrix.ndim != 2 or len(matrix) != count:
-        raise ModelError(
-            f"The model returned vectors of shape {matrix.shape} for {count} texts; return one vector per text."
-        )
+        raise ModelError(f"The model returned vectors of shape {matrix.shape}; return one per text ({count}).")
     return matrix
 
 

@@ -505,23 +505,23 @@ def test_blank_and_repeated_rows_are_counted_aloud(tmp_path, caplog):
     (tmp_path / "eng.txt").write_text("a\nb\nc\nd\n")
     (tmp_path / "deu.txt").write_text("a\n\na\na\n")
     assert own(tmp_path).texts("deu-Latn") == ["a", "", "a", "a"]
-    assert "deu.txt: 1 of 4 rows are blank (2)" in caplog.text
-    assert "deu.txt: 2 of 4 rows are repeated (3, 4)" in caplog.text
+    assert "deu.txt: blank rows: 1 of 4 (2)" in caplog.text
+    assert "deu.txt: repeated rows: 2 of 4 (3, 4)" in caplog.text
     (tmp_path / "table.tsv").write_text("deu\teng\na\tb\na\tc\n")
     own(tmp_path / "table.tsv")
-    assert "column deu: 1 of 2 rows are repeated (2)" in caplog.text
+    assert "column deu: repeated rows: 1 of 2 (2)" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("cafe\u0301 noir", "are not in Unicode's composed form, NFC (2)"),
-        ("grÃ¼n", "were decoded wrongly (2)"),
-        ("donâ€™t", "were decoded wrongly (2)"),
-        ("gr\ufffdn", "were decoded wrongly (2)"),
-        ("Tom &amp; Jerry", "have HTML entities, such as &amp; (2)"),
-        ('"Er sagte ""nein"""', "have the quotes of a CSV file; save the text without them (2)"),
-        ("it&#39;s", "have HTML entities, such as &amp; (2)"),
+        ("cafe\u0301 noir", "rows that are not in Unicode's composed form, NFC"),
+        ("grÃ¼n", "rows that were decoded wrongly"),
+        ("donâ€™t", "rows that were decoded wrongly"),
+        ("gr\ufffdn", "rows that were decoded wrongly"),
+        ("Tom &amp; Jerry", "rows with HTML entities, such as &amp;"),
+        ('"Er sagte ""nein"""', "rows in the quotes of a CSV file, to be saved without them"),
+        ("it&#39;s", "rows with HTML entities, such as &amp;"),
     ],
 )
 def test_likely_mistakes_are_said_once_with_their_rows(tmp_path, caplog, row, said):
@@ -530,7 +530,7 @@ def test_likely_mistakes_are_said_once_with_their_rows(tmp_path, caplog, row, sa
     corpus = own(tmp_path)
     corpus.pair("deu-Latn")
     corpus.parallel(corpus.languages)
-    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path / 'deu.txt'}: 1 of 3 rows {said}."]
+    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path / 'deu.txt'}: {said}: 1 of 3 (2)."]
     caplog.clear()
     texts_of(str(tmp_path / "deu.txt"))  # each entry checks its text
     assert not caplog.records
@@ -555,7 +555,7 @@ def test_a_side_that_is_english_is_said(tmp_path, caplog, read):
     (tmp_path / "deu.txt").write_text("one\ntwo\ndrei\n")
     read(own(tmp_path, name=tmp_path.name))
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path.name}: 2 of 3 rows of deu-Latn are equal to their translations."
+        f"{tmp_path.name}: rows of deu-Latn that are equal to their translations: 2 of 3."
     ]
 
 

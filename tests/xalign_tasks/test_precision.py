@@ -79,7 +79,7 @@ class Foreign:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\) for 300 texts; return one vector per text"),
+        (lambda rows: rows[:-1], r"vectors of shape \(299, 16\); return one per text \(300\)"),
         (lambda rows: rows[:, 0], r"shape \(300,\)"),
         (lambda rows: None, r"shape \(\)"),
         (lambda rows: [*rows[:-1], rows[0, 1:]], "not a matrix of numbers: "),

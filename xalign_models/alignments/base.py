@@ -466,7 +466,7 @@ def rows_by_language(
     elif not hasattr(language, "__len__"):
         raise LanguageError(f"{language!r} is not a language; pass one per row, or one string for all.")
     elif len(language) != count:
-        raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
+        raise AlignmentError(f"Pass one language per row ({count}), not {len(language)}, or one string for all.")
     else:
         for row, code in enumerate(language):
             groups.setdefault(code, []).append(row)

@@ -219,7 +219,7 @@ def _notes(wish: Wish, about: Sequence[PublishedModel], coverage: dict[str, int]
         for model in about
     )
     if unknown:
-        yield f"{unknown} models are left out because the registry does not say whether they fit."
+        yield f"Models left out because the registry does not say whether they fit: {unknown}."
 
 
 @cache

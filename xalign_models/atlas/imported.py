@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xalign_models.atlas.table import short_revision
-from xalign_models.errors import FileError, ResultsError
+from xalign_models.errors import FileError, ResultsError, plural
 from xalign_models.files import read_parquet
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.layout import META, folder_name, result_files
@@ -86,7 +86,7 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[TaskScores]:
     for part in text.groupby([*_RUN], observed=True, dropna=False, sort=False).indices.values():
         model, revision, task, dataset_revision, version = (values[name][part[0]] for name in _RUN)
         if None in (model, revision, task):
-            problems.append(f"{len(part)} rows left out, without a model, revision or task")
+            problems.append(f"{plural(len(part), 'row')} left out, without a model, revision or task")
             continue
         counts = Counter(values["metric"][part])
         # The table has one metric a row: a subset in which all is right has F1 equal to accuracy.

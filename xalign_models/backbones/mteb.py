@@ -142,7 +142,7 @@ class MtebModel(Source):
                 answer = wrapper.encode(loader, **place, batch_size=32, show_progress_bar=False)
                 vectors = np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer, dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(chunk):
-                raise ModelError(f"{self.model} gave vectors of shape {vectors.shape} for {len(chunk)} texts.")
+                raise ModelError(f"{self.model} gave vectors of shape {vectors.shape}, not one per text: {len(chunk)}.")
             characters = sum(map(len, chunk))
             yield Batch(np.arange(start, start + len(chunk)), {}, characters, characters), vectors
 

@@ -233,11 +233,11 @@ class RawEncoder:
             limit = getattr(of_route(self.modules, split_side(prompt)[0])[0], "max_seq_length", None)
             most = f", {limit}" if limit else ""  # it is unknown here if other processes encode
             logger.warning(
-                "%s: %d of %d texts reach the model's maximum number of tokens%s; longer texts are truncated.",
+                "%s: texts that reach the model's maximum number of tokens%s: %d of %d; longer ones are truncated.",
                 label,
+                most,
                 full,
                 len(keys),
-                most,
             )
         if len(keys) > 1 and all(np.array_equal(known[digest], known[keys[0]]) for digest in keys):
             logger.warning(

@@ -101,8 +101,9 @@ def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
     parts = [text.rpartition("=") for text in texts]
     if twice := [name for name, times in Counter(name or DEFAULT for name, _, _ in parts).items() if times > 1]:
         raise ResultsError(f"--tolerance gives {escape(twice[0])} twice. Give it once, with a point in decimals: 0.5.")
-    numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
-    return _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
+    numbers = {"".join(part): _number(part[2]) for part in parts}
+    points = _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
+    return {name or DEFAULT: number for (name, _, _), number in zip(parts, points.values(), strict=True)}
 
 
 def _merged(kept: Mapping[str, float], given: Mapping[str, float]) -> dict[str, float]:

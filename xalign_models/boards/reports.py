@@ -56,5 +56,5 @@ def markdown(report: GateReport) -> str:
             cells = (*(escape(name, "markdown") for name in row.key), escape(row.explained(), "markdown"))
             lines.append(f"| {row.verdict} | {' | '.join(cells)} |")
         if len(report.open_rows) > MOST_SHOWN:
-            lines.append(f"\n{len(report.open_rows) - MOST_SHOWN} more are not shown.")
+            lines.append(f"\n{len(report.open_rows) - MOST_SHOWN} more, not shown here.")
     return "\n".join(lines) + "\n"

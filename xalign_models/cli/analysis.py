@@ -15,7 +15,7 @@ from typer import Argument, Option
 from xalign_models.analysis import OPTIONS, Findings, Request
 from xalign_models.cli.common import err, language_codes, out, print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Device, Json
-from xalign_models.errors import ModelError, ResultsError
+from xalign_models.errors import ModelError, ResultsError, plural
 from xalign_models.paths import atomic_write_text, unwritable
 from xalign_models.plugins import ANALYSES
 
@@ -125,7 +125,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def _print_table(title: str, frame: pd.DataFrame) -> None:
     out.print(f"\n{title}", style="bold", highlight=False)
     if frame.shape[1] > MAX_COLUMNS:
-        say(f"{len(frame)} rows of {frame.shape[1]} columns, in the files")
+        say(f"{plural(len(frame), 'row')} of {frame.shape[1]} columns, in the files")
         return
     shown = frame if len(frame) <= MAX_ROWS else frame.head(HEAD_ROWS)
     rows = [

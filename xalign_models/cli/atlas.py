@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import print_json, print_rows, say, split_list, tell
 from xalign_models.cli.options import Json
-from xalign_models.errors import ModelError, ResultsError
+from xalign_models.errors import ModelError, ResultsError, plural
 from xalign_models.paths import atomic_file
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def import_mteb_results(
     print_rows(rows, right=("models", "subsets", "scores"))
     for problem in imported.problems:
         tell(problem)
-    count = len({result.model for result in imported.results})
+    count = plural(len({result.model for result in imported.results}), "model")
     written = f"; wrote {output}/results" if output is not None else "; --output ROOT writes them"
-    say(f"{len(imported.results)} results of {count} models, {len(imported.problems)} left out or cut{written}")
+    say(f"{plural(len(imported.results), 'result')} of {count}, {len(imported.problems)} left out or cut{written}")
 
 
 def choose(
@@ -159,9 +159,9 @@ def update(
         print_json({"source": after.source, "changes": report, "left_out": problems})
         return
     for code, lines in report.items():
-        say(f"{code}: {len(lines)} changes")
+        say(f"{code}: {plural(len(lines), 'change')}")
         print_rows(lines)
-    say(f"wrote {target}: {len(after.models)} models, {len(problems)} results left out or cut")
+    say(f"wrote {target}: {len(after.models)} models, {plural(len(problems), 'result')} left out or cut")
 
 
 def _size(text: str | None) -> int | None:

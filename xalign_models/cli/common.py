@@ -77,11 +77,6 @@ def tell(text: str) -> None:
     err.print("\n".join(map(escape, text.split("\n"))), highlight=False, soft_wrap=True)
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 text``, ``2 texts``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with status 2."""
     tell(f"error: {message}")

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import check_inputs, print_json, print_rows, say
 from xalign_models.cli.options import Device, EngineOptions, Json, refuse_idle, with_options
+from xalign_models.errors import plural
 from xalign_models.paths import atomic_write_text
 
 group = typer.Typer(help="Audit an index of vectors, align it, or move it to a new model.", no_args_is_help=True)
@@ -115,7 +116,8 @@ def fix(
 
         options = {"lang": source.lang, "device": device, **where.mapping(), **asdict(text)}
         chosen, rows, skipped = working.fix(index, output, model, method, **options)
-        say(f"{chosen}: {rows} rows in {index.second}, {skipped} of them without a vector; queries use {output}")
+        written = f"{plural(rows, 'row')} in {index.second}, {skipped} of them without a vector"
+        say(f"{chosen}: {written}; queries use {output}")
 
 
 @group.command()
@@ -137,7 +139,7 @@ def migrate(
         from xalign_models.index import working
 
         record, rows, skipped = working.migrate(index, output, **options, **where.mapping())
-        say(f"{rows} rows in {index.second}, {skipped} of them without a vector")
+        say(f"{plural(rows, 'row')} in {index.second}, {skipped} of them without a vector")
     print_rows(record["table"])
     measured = record.get("rows", 1000)  # records of older versions lack it
     say(f"The losses are those of an index of {measured} rows; a larger one may lose more.")

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import plural, print_json, say, split_list
+from xalign_models.cli.common import print_json, say, split_list
 from xalign_models.cli.options import Json, Output, Tasks
-from xalign_models.errors import ModelError, ResultsError
+from xalign_models.errors import ModelError, ResultsError, plural
 from xalign_models.paths import unwritable
 
 SHOWN = 20
@@ -46,7 +46,7 @@ def publish(
         for path in sorted(model.rglob("*")):
             if path.is_file() and path != model / "README.md":
                 say(f"{path.stat().st_size:>12,}  {path.relative_to(model)}")
-        say(f"{len(card.encode()):>12,}  README.md, with {card.count('dataset:')} scores")
+        say(f"{len(card.encode()):>12,}  README.md, with {plural(card.count('dataset:'), 'score')}")
         say(f"would go to {target}; add --write to publish.")
     elif to == "hub":
         with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +77,7 @@ def submit(
             say(line)
         if len(refusals) > SHOWN:
             say(f"... and {len(refusals) - SHOWN} more; --json has all.")
-        say(f"{len(refusals)} problems." if refusals else "The repository's checks pass.")
+        say(f"{plural(len(refusals), 'problem')}." if refusals else "The repository's checks pass.")
     raise typer.Exit(1 if refusals else 0)
 
 

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import language_codes, print_rows, say
 from xalign_models.cli.options import Device, Json, Languages, Limit, VectorOptions, refuse_idle, with_options
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, plural
 
 group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
 
@@ -50,9 +50,9 @@ def clear(
     if total and not yes:
         if not sys.stdin.isatty():
             raise ModelError("Nothing was deleted; add --yes to confirm.")
-        typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
+        typer.confirm(f"Drop {plural(total, 'vector')} of {plural(len(chosen), 'encoder')}?", abort=True)
     dropped = sum(store.clear(usage.namespace) for usage in chosen)
-    say(f"dropped {dropped} vectors")
+    say(f"dropped {plural(dropped, 'vector')}")
 
 
 Prompt = Annotated[str | None, Option(help="Prompt of the texts; by default the model's own.")]
@@ -85,7 +85,7 @@ def export_(
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit) if texts else None
     count = export(model, output, open_store(), listed, prompt=prompt, device=device, **asdict(vectors))
-    say(f"{count} vectors: {output}")
+    say(f"{plural(count, 'vector')}: {output}")
 
 
 @group.command("import")
@@ -101,4 +101,4 @@ def import_(
     from xalign_models.vectors.transfer import import_file
 
     count, checked = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
-    say(f"{count} vectors kept, {checked} of them checked")
+    say(f"{plural(count, 'vector')} kept, {checked} of them checked")

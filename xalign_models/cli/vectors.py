@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import language_codes, print_json, print_rows, say
 from xalign_models.cli.options import Device, EngineOptions, Json, Languages, Limit, VectorOptions, with_options
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, plural
 from xalign_models.paths import expanded, require_replaceable
 from xalign_models.specs import Unknown
 
@@ -48,7 +48,7 @@ def apply(
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
     options: dict[str, Any] = {"lang_column": lang_column, "prompt_column": prompt_column, **where.mapping()}
     rows = apply_maps(maps, source, output, column=column, prompt=prompt, **options)
-    say(f"{rows} rows: {output}")
+    say(f"{plural(rows, 'row')}: {output}")
 
 
 def export(

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from xalign_models.cli.common import language_codes, plural, print_json, print_rows, say, set_data, split_list, tell
+from xalign_models.cli.common import language_codes, print_json, print_rows, say, set_data, split_list, tell
 from xalign_models.cli.options import Data, Device, Json, Languages, Models, Output, Tasks
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, plural
 
 
 def verify(
@@ -71,9 +71,10 @@ def reproduce(
         print_rows([dataclasses.asdict(row) for row in differing])
         largest = max(abs(row.difference) for row in rerun.rows)
         say(
-            f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
-            f"within {tolerance:g}; the largest difference is {largest:.2g}. Encoded {rerun.encoded:,} texts; of "
-            f"{rerun.stored + rerun.compared:,} vectors of the store {rerun.compared:,} were compared."
+            f"{rerun.model}  {rerun.task}: scores that are the same within {tolerance:g}: "
+            f"{len(rerun.rows) - len(differing)} of {len(rerun.rows)}; the largest difference is {largest:.2g}. "
+            f"Encoded {plural(rerun.encoded, 'text')}; of {rerun.stored + rerun.compared:,} vectors of the store "
+            f"{rerun.compared:,} were compared."
         )
     raise typer.Exit(1 if differing else 0)
 

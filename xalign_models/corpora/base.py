@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.corpora.checks import check_pair
-from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.errors import DataError, FileError, LanguageError, plural
 from xalign_models.files import file_digest, noting, read_bytes
 
 ENGLISH = "eng-Latn"
@@ -125,7 +125,7 @@ class Corpus:
             side, english = self._read(language)
         if len(side) != len(english):
             raise DataError(
-                f"{self.name}: {language} has {len(side)} rows and {pivot} {len(english)}; they must align."
+                f"{self.name}: {language} has {plural(len(side), 'row')} and {pivot} {len(english)}; they must align."
             )
         self._check_count(len(side), language)
         if language != pivot:

@@ -26,21 +26,21 @@ def check_rows(name: str, rows: Sequence[str]) -> None:
         raise DataError(f"{name} has only blank rows.")
     first: dict[str, int] = {}
     repeated = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
-    found = {"are blank": blank, "are repeated": repeated}
+    found = {"blank rows": blank, "repeated rows": repeated}
     found |= {
         kind: [number for number, row in enumerate(rows, 1) if is_wrong(row)] for kind, is_wrong in _MISTAKES.items()
     }
     for kind, numbers in found.items():
         if numbers:
             shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-            warn_once(f"{name}: {len(numbers)} of {len(rows)} rows {kind} ({shown}).")
+            warn_once(f"{name}: {kind}: {len(numbers)} of {len(rows)} ({shown}).")
 
 
 def check_pair(name: str, language: str, side: Sequence[str], pivot: Sequence[str]) -> None:
     """Warn if at least half of a language's rows are equal to their translations."""
     equal = sum(row == other for row, other in zip(side, pivot, strict=True))
     if 2 * equal >= len(side) > 0:
-        warn_once(f"{name}: {equal} of {len(side)} rows of {language} are equal to their translations.")
+        warn_once(f"{name}: rows of {language} that are equal to their translations: {equal} of {len(side)}.")
 
 
 def _is_mojibake(row: str) -> bool:
@@ -59,9 +59,9 @@ def _has_entity(row: str) -> bool:
 
 
 _MISTAKES: dict[str, Callable[[str], object]] = {
-    "are not in Unicode's composed form, NFC": lambda row: not unicodedata.is_normalized("NFC", row),
-    "were decoded wrongly": _is_mojibake,
-    "have HTML entities, such as &amp;": _has_entity,
-    "have the quotes of a CSV file; save the text without them": re.compile(r'".*"".*"', re.DOTALL).fullmatch,
+    "rows that are not in Unicode's composed form, NFC": lambda row: not unicodedata.is_normalized("NFC", row),
+    "rows that were decoded wrongly": _is_mojibake,
+    "rows with HTML entities, such as &amp;": _has_entity,
+    "rows in the quotes of a CSV file, to be saved without them": re.compile(r'".*"".*"', re.DOTALL).fullmatch,
 }
 """A phrase of a warning -> whether a row is meant."""

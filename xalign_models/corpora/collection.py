@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.corpora.base import Corpus, half, read_lines
-from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.errors import DataError, FileError, LanguageError, plural
 from xalign_models.files import file_digest, noting, parse_json
 from xalign_models.identification import UNDETERMINED, identifiable, identify
 from xalign_models.languages import LanguageText, canonical
@@ -161,7 +161,9 @@ def _judgements(path: Path, queries: Container[str], documents: Container[str]) 
         if row == 0 and fields[0].strip().lower().replace("_", "-") in {"query-id", "qid"}:
             continue
         if len(fields) != 3:
-            raise DataError(f"{place} has {len(fields)} columns; query, document and score are needed, with tabs.")
+            raise DataError(
+                f"{place}: {plural(len(fields), 'column')}; query, document and score are needed, with tabs."
+            )
         query, document = (field.strip() for field in fields[:2])
         for identifier, known, name in ((query, queries, QUERIES), (document, documents, DOCUMENTS)):
             if identifier not in known:

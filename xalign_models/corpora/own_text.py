@@ -12,7 +12,7 @@ from typing import Any
 from xalign_models.corpora.base import LONGEST, PARTS, Corpus, from_columns, from_files, half, join_lines, read_lines
 from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.collection import is_collection, read_collection, read_records
-from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.errors import DataError, FileError, LanguageError, plural
 from xalign_models.files import file_digest, noting, read_parquet
 from xalign_models.languages import canonical
 from xalign_models.paths import expanded
@@ -185,7 +185,7 @@ def _table(path: Path) -> dict[str, list[str]]:
         if len(set(header)) < len(header):
             raise DataError(f"{path}: two of the columns {', '.join(header)} have the same name; keep one of each.")
         if bad := next((number for number, row in body if len(row) != len(header)), 0):
-            raise DataError(f"{path}, line {bad}: expected {len(header)} columns, as in the header.")
+            raise DataError(f"{path}, line {bad}: expected {plural(len(header), 'column')}, as in the header.")
         rows = {key: [row[i] for _, row in body] for i, key in enumerate(header)}
     else:
         raise DataError(f"{path} is not a table; tables end in {', '.join(TABLES)}.")

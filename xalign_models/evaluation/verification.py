@@ -108,7 +108,7 @@ def _store(clean: bool) -> Check:
     for namespace, total, damaged in open_store().verify(clean):
         check.checked += total
         if damaged:
-            problem = f"{damaged} of {total} vectors of {namespace[:16]} are damaged"
+            problem = f"damaged vectors of {namespace[:16]}: {damaged} of {total}"
             (check.mended if clean else check.problems).append(problem)
     return check
 

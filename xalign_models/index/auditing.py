@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, plural
 from xalign_models.index.base import Index, Rows
 from xalign_models.index.filling import languages_of
 from xalign_models.linalg.arrays import Float32, Float64, Mask
@@ -145,7 +145,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
     named = ", ".join(str(sample.rows.ids[row]) for row in strange[:5])
     return {
         "Contents": [{"fact": name, "value": value} for name, value in sample.facts.items()],
-        f"Languages of the {NEIGHBOURS} nearest of {len(asked)} rows": languages,
+        f"Languages of the {nearest.shape[1]} nearest of {plural(len(asked), 'row')}": languages,
         "Rows that are nearest most often": hubs,
         "Scores of unrelated rows by languages": thresholds(unit, codes, rng),
         "Rows that look like another model's": [{"rows": len(strange), "first ids": named}][: len(strange)],

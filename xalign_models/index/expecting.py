@@ -143,7 +143,7 @@ def own_queries(recipe: Recipe, path: Path, sample: Sample) -> Judged:
     found: dict[tuple[str, str], dict[int, None]] = {}  # a repeated line does not name a second row
     known = [record for record in records if str(record["id"]) in places]
     if len(known) < len(records) or not known:
-        message = f"{path}: {len(known)} of {len(records)} queries name a row of the sample"
+        message = f"{path}: queries that name a row of the sample: {len(known)} of {len(records)}"
         if not known:
             raise DataError(f"{message}; its first id is {sample.rows.ids[0]}.")
         logger.warning("%s; the others are left out.", message)

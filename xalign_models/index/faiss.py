@@ -7,7 +7,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from xalign_models.errors import FileError, one_line
+from xalign_models.errors import FileError, one_line, plural
 from xalign_models.files import read_parquet
 from xalign_models.index.base import ROWS, Columns, Rows
 from xalign_models.index.files import Staged
@@ -34,7 +34,7 @@ class Faiss(Staged):
             raise FileError(f"{path}: FAISS cannot read its rows; save its vectors in a flat index.") from None
         self.table: Any = read_parquet(columns.texts) if columns.texts else None
         if self.table is not None and len(self.table) != self.count():
-            raise FileError(f"{columns.texts} has {len(self.table)} rows, and {path} {self.count()} vectors.")
+            raise FileError(f"{columns.texts} has {plural(len(self.table), 'row')}, and {path} has {self.count()}.")
         self.sides = columns.sides(self.table.column_names if self.table is not None else (), str(columns.texts), "id")
 
     def count(self) -> int:

@@ -95,6 +95,6 @@ def fill(index: Index, convert: Convert, each: Callable[..., Iterable[Any]] = in
         if ((again * normalise(second.vectors[places])).sum(axis=1) < SAME).any():
             raise FileError(wrong)
     if total != index.count():
-        raise FileError(f"{index.source}: {total} of {index.count()} rows were read; another program is writing.")
+        raise FileError(f"{index.source}: rows that were read: {total} of {index.count()}; another program is writing.")
     index.finish()
     return total, skipped

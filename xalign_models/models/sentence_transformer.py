@@ -84,7 +84,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
         if lang is None or isinstance(lang, str):
             return super().encode(inputs, *args, **({"lang": lang} if lang else default), **kwargs)
         if single or len(inputs) != len(lang):
-            raise LanguageError(f"{len(lang)} languages; lang= takes one code, or one for each text of a list.")
+            raise LanguageError(f"lang= takes one code, or one for each text of a list, not {len(lang)}.")
         rows = [
             {**row, "lang": code_of(row.get("lang")) or code} if code and isinstance(row, dict) else row
             for row, code in zip(map(_as_row, inputs), map(code_of, lang), strict=True)

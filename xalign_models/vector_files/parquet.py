@@ -133,13 +133,13 @@ def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
         raise FileError(f"{source}: row {row} has no vector.")
     values = column.flatten()
     if values.null_count:
-        raise FileError(f"{source}: {values.null_count} numbers are missing from row {first} on.")
+        raise FileError(f"{source}: numbers that are missing from row {first} on: {values.null_count}.")
     if not len(column):
         return np.empty((0, 0), values.type.to_pandas_dtype())
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     if (ragged := np.flatnonzero(lengths != lengths[0])).size:
         row = int(ragged[0])
-        raise FileError(f"{source}: row {first + row} has {lengths[row]} numbers, and others {lengths[0]}.")
+        raise FileError(f"{source}: row {first + row} has the length {lengths[row]}, and others {lengths[0]}.")
     matrix: AnyFloats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
     return matrix
 

@@ -112,12 +112,12 @@ def _check(rows: VectorRows, source: str, dim: int, first: int) -> None:
     if not dim:
         raise FileError(f"{source}: the vectors have no numbers.")
     if rows.matrix.shape[1] != dim:
-        raise FileError(f"{source}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
+        raise FileError(f"{source}: row {first} has the length {rows.matrix.shape[1]}, and others {dim}.")
     if len(rows.names) != len(rows.matrix):
-        raise FileError(f"{source}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
+        raise FileError(f"{source}: {len(rows.matrix)} vectors, and {len(rows.names)} of {rows.by}.")
     require_finite(rows.matrix, source, first)
     if (zero := np.flatnonzero(~rows.matrix.any(axis=1))).size:
-        raise FileError(f"{source}: row {first + int(zero[0])} is zero ({zero.size} rows); remove or encode it again.")
+        raise FileError(f"{source}: row {first + int(zero[0])} is zero, one of {zero.size}; remove or encode it again.")
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows.matrix, rows.matrix, dtype=np.float64))
     if (bad := np.flatnonzero((lengths < SHORTEST) | (lengths > LONGEST))).size:

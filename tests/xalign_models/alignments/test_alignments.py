@@ -182,7 +182,7 @@ def test_languages_that_were_not_fitted_are_named_with_those_that_were(parallel)
         model.transform(x)
     with pytest.raises(LanguageError, match="needs the language of every text"):
         model.transform(x, ["deu-Latn", None])
-    with pytest.raises(AlignmentError, match="3 languages for 2 rows"):
+    with pytest.raises(AlignmentError, match="one language per row .2., not 3"):
         model.transform(x, ["deu-Latn"] * 3)
 
 

@@ -239,7 +239,7 @@ def test_cut_texts_are_counted_and_said_once(modules: list[Any], caplog: pytest.
     assert encoder.counts.full == 3
     encoder.encode([f"dog {longs[2]}", f"sees {longs[2]}"])
     assert [record.getMessage() for record in caplog.records] == [
-        f"Task deu: 3 of 6 texts reach the model's maximum number of tokens, {LIMIT}; longer texts are truncated."
+        f"Task deu: texts that reach the model's maximum number of tokens, {LIMIT}: 3 of 6; longer ones are truncated."
     ]
 
 
@@ -252,7 +252,7 @@ def test_cut_texts_are_said_beside_a_route_without_a_limit(
     for side in ("query", "document"):
         encoder.encode(["cat " * 2 * LIMIT, "cat"], with_side(side, ""), progress=side)
     assert [record.getMessage() for record in caplog.records] == [
-        f"document: 1 of 2 texts reach the model's maximum number of tokens, {LIMIT}; longer texts are truncated."
+        f"document: texts that reach the model's maximum number of tokens, {LIMIT}: 1 of 2; longer ones are truncated."
     ]
 
 
@@ -262,7 +262,9 @@ def test_cut_texts_are_said_if_other_processes_encode(caplog: pytest.LogCaptureF
             yield Batch(np.arange(len(texts)), {}, 9, 9, full=1), np.eye(len(texts), dtype=np.float32)
 
     RawEncoder("n", lambda: [Elsewhere()], "cpu").encode(["cat", "dog"], progress="deu")
-    assert "deu: 1 of 2 texts reach the model's maximum number of tokens; longer texts are truncated." in caplog.text
+    assert (
+        "deu: texts that reach the model's maximum number of tokens: 1 of 2; longer ones are truncated." in caplog.text
+    )
 
 
 def test_texts_that_are_equal_once_cut_are_said(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:

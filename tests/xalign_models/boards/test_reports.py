@@ -52,4 +52,4 @@ def test_markdown() -> None:
     assert lines[4].startswith(r"| fail | `m\x7c1` | `T` | `de\n<b>` | `fell: 80.00")
     assert len(lines) == 6
     assert markdown(GateReport((KEPT,))) == "**Gate passed (pass: 1).**\n\n"
-    assert markdown(GateReport((FELL,) * (MOST_SHOWN + 5))).endswith("\n5 more are not shown.\n")
+    assert markdown(GateReport((FELL,) * (MOST_SHOWN + 5))).endswith("\n5 more, not shown here.\n")

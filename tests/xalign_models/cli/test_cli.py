@@ -119,7 +119,7 @@ def fit(method, backbone, *arguments):
         ("centered", ("--languages", "de,all"), ("--languages de,all", "give codes, or `all` alone.")),
         ("centered", ("--corpus", "nonsense"), ("nonsense", "`xalign corpora`")),
         ("centered", ("--corpus", "lingua"), ("XALIGN_DATA", "lingua-go")),
-        ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 rows and eng-Latn 2",)),
+        ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 row and eng-Latn 2",)),
         ("centered", ("--corpus", "own"), ("own:DIR",)),
         ("centered", ("--label", "a/b"), ("--label 'a/b'",)),
         ("centered", ("--label", "a__b"), ("--label 'a__b'",)),

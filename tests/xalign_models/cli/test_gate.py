@@ -68,9 +68,9 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
     [
         (("-m", "nope"), ("model 'nope'; there are results of",)),
         (("-t", "T,Floors"), ("task 'Floors'; there are results of T, U",)),
-        (("--tolerance", "-1"), ("--tolerance", "default", "at least 0 is needed", "not -1")),
-        (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
-        (("--tolerance", "T=much"), ("--tolerance: T", "a number is needed", "not 'much'")),
+        (("--tolerance", "-1"), ("--tolerance: -1: at least 0 is needed", "not -1")),
+        (("--tolerance", "T=inf"), ("--tolerance: T=inf", "finite", "not inf")),
+        (("--tolerance", "T=much"), ("--tolerance: T=much", "a number is needed", "not 'much'")),
         (("--tolerance", "0,5"), ("default twice", "a point in decimals")),
         (("--tolerance", "T=0,5"), ("--tolerance T=0,5 is unclear", "with a point")),
         (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are results of T, U",)),

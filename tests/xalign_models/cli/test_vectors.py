@@ -97,7 +97,10 @@ def test_parity_says_same_and_different_by_its_status(xalign, workdir, tiny_mode
     [
         (("affine", "--from", "x", "-o", "m"), "go together"),
         (("affine", "-o", "m"), "--backbone is missing"),
-        (("lsar", "--from", "vectors:a", "--to", "vectors:b", "--corpus", "ntrex", "-o", "m"), "procrustes or affine"),
+        (
+            ("lsar", "--from", "vectors:a", "--to", "vectors:b", "--corpus", "gettext", "-o", "m"),
+            "procrustes or affine",
+        ),
     ],
 )
 def test_a_migration_that_cannot_be_is_refused_in_one_line(xalign, arguments, part):

@@ -41,7 +41,7 @@ def test_reproduce_compares(xalign, result, monkeypatch, workdir, no_cache):
     monkeypatch.setattr("xalign_models.evaluation.reproduction.SAMPLE", 4)
     status, out, err = xalign("reproduce", result, "--device", "cpu", *no_cache)
     assert status == 0, (out, err)
-    assert "6 of 6 scores are the same" in out
+    assert "scores that are the same within 0.0001: 6 of 6" in out
     assert ("of 0 vectors of the store 0 were compared" in out) == bool(no_cache)
 
 
@@ -51,7 +51,7 @@ def test_reproduce_exits_with_one_where_a_score_differs(xalign, result):
     result.write_text(json.dumps(content))
     status, out, _ = xalign("reproduce", result, "--device", "cpu")
     assert status == 1
-    assert "5 of 6 scores are the same" in out
+    assert "scores that are the same within 0.0001: 5 of 6" in out
     assert content["scores"]["test"][0]["hf_subset"] in out
 
 

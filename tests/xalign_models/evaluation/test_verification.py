@@ -66,7 +66,7 @@ def fits(kept):
 
 RESULT = "results/org__model/1"
 DAMAGE = {
-    "vector": ("store", damage_store, "1 of 5 vectors of one are damaged"),
+    "vector": ("store", damage_store, "damaged vectors of one: 1 of 5"),
     "fit": ("fits", lambda kept: cut(fits(kept) / "alignment.safetensors"), "is damaged; fit"),
     "weights": ("models", lambda kept: cut(kept / "saved" / "model.safetensors"), "model.safetensors is cut off"),
     "files of a model": (

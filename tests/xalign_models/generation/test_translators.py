@@ -114,7 +114,9 @@ def test_bad_output_is_kept_with_its_name_and_not_asked_again(tmp_path: Path) ->
 
 def test_offline_names_the_command_and_online_translates(tmp_path: Path) -> None:
     kept = Translations(Scripted(), tmp_path)
-    with pytest.raises(DataError, match=r"2 texts have no translation by llm:scripted.*xalign translate"):
+    with pytest.raises(
+        DataError, match=r"Texts without a translation by llm:scripted.*: 2, the first.*xalign translate"
+    ):
         kept.get(TEXTS[:2], online=False)
     assert [one.text for one in kept.get(TEXTS[:2], online=True)] == ["the made-up 0", "the made-up 1"]
     assert len(kept.get(TEXTS[:2], online=False)) == 2

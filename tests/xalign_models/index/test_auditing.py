@@ -111,6 +111,14 @@ def test_repeated_rows_change_neither_lifts_nor_thresholds():
         assert thrice[title] == once[title]
 
 
+@pytest.mark.parametrize(
+    ("count", "title"), [(5, "4 nearest of 5 rows"), (1, "0 nearest of 1 row"), (40, "10 nearest of")]
+)
+def test_a_small_index_has_fewer_neighbours(count, title):
+    sample = Sample(Rows(range(count), np.eye(count, dtype=np.float32)), np.array(["deu-Latn"] * count), {})
+    assert f"Languages of the {title}" in " ".join(contents(sample))
+
+
 def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
     sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
     assert sample.facts["rows"] == 100

@@ -332,11 +332,11 @@ def test_queries_that_are_missing_or_name_no_row_are_said(documents, xalign, wor
     lines = [json.dumps({"text": "w1", "lang": "de", "id": key}) for key in (0, 1, 999)]
     (workdir / "q.jsonl").write_text("\n".join(lines) + "\n")
     assert xalign(*command)[0] == 0
-    assert "2 of 3 queries name a row of the sample" in caplog.text
+    assert "queries that name a row of the sample: 2 of 3" in caplog.text
     (workdir / "q.jsonl").write_text(lines[2] + "\n")
     status, _, err = xalign(*command)
     assert status == 2
-    assert "0 of 1 queries name a row of the sample" in err[0]
+    assert "queries that name a row of the sample: 0 of 1" in err[0]
 
 
 @pytest.mark.parametrize("option", ["--corpus", "--limit", "--queries", "--device"])

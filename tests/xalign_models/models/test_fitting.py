@@ -175,7 +175,7 @@ def test_parallel_methods_refuse_monolingual_text(workdir, planted):
 
 def test_rows_that_do_not_align_are_refused(text, planted):
     (text / "fra.txt").write_text("fra 1\n")
-    with pytest.raises(DataError, match="fra-Latn has 1 rows and eng-Latn 40"):
+    with pytest.raises(DataError, match="fra-Latn has 1 row and eng-Latn 40"):
         fitting.fit(spec("affine", text), planted().encode)
 
 

@@ -306,5 +306,5 @@ def test_encode_takes_a_language_per_text_in_any_order(saved):
     np.testing.assert_allclose(
         model.encode_query(TEXTS, lang=CODES), model.encode(pairs, prompt_name="query"), atol=1e-6
     )
-    with pytest.raises(LanguageError, match="2 languages"):
+    with pytest.raises(LanguageError, match="one for each text of a list, not 2"):
         model.encode(TEXTS, lang=["de", "en"])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, plural
 
 
 class OpenAIEndpoint(Endpoint):
@@ -21,7 +21,7 @@ class OpenAIEndpoint(Endpoint):
         if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
             raise ModelError(f"{self.model}: {request} failed: the answer has no list of embeddings in `data`.")
         if len(data) != len(texts):
-            raise ModelError(f"{self.model}: {request} failed: {len(data)} embeddings for {len(texts)} texts.")
+            raise ModelError(f"{self.model}: {request} failed: {plural(len(data), 'embedding')}, not {len(texts)}.")
         rows = {item.get("index"): item.get("embedding") for item in data if type(item.get("index")) is int}
         if missing := [i for i in range(len(texts)) if i not in rows]:
             raise ModelError(f"{self.model}: {request} failed: the answer has no index {missing[0]}.")

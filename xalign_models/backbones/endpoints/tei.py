@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, plural
 
 
 class TEIEndpoint(Endpoint):
@@ -34,6 +34,6 @@ class TEIEndpoint(Endpoint):
         body = {"inputs": list(texts), "truncate": True, "normalize": False}
         answer = self.client.post("/embed", body, request)
         if not isinstance(answer, list) or len(answer) != len(texts):
-            count = f"{len(answer)} vectors" if isinstance(answer, list) else "no list of vectors"
-            raise ModelError(f"{self.model}: {request} failed: {count} for {len(texts)} texts.")
+            count = plural(len(answer), "vector") if isinstance(answer, list) else "no list of vectors"
+            raise ModelError(f"{self.model}: {request} failed: {count} for {plural(len(texts), 'text')}.")
         return Answer(answer)

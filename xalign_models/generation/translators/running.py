@@ -144,7 +144,7 @@ class Translations:
         if missing := [text for (text, _), translation in zip(texts, translations, strict=True) if not translation]:
             spec = self.translator.spec
             raise DataError(
-                f"{len(missing)} texts have no translation by {spec}; the first is {missing[0][:60]!r}. Translate them "
+                f"Texts without a translation by {spec}: {len(missing)}, the first {missing[0][:60]!r}. Translate them "
                 f"with `xalign translate --translators '{spec}'`, or use an online variant of the model."
             )
         return list(filter(None, translations))

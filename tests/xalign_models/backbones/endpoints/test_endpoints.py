@@ -112,8 +112,8 @@ MENDED = {
     "numbers instead of base64": good_after(plain_json),
 }
 REFUSED = {
-    "a missing item": (good_after(lambda items: items[:-1]), "8 embeddings for 9 texts"),
-    "an item more": (good_after(lambda items: [*items, items[0]]), "10 embeddings for 9 texts"),
+    "a missing item": (good_after(lambda items: items[:-1]), "8 embeddings, not 9"),
+    "an item more": (good_after(lambda items: [*items, items[0]]), "10 embeddings, not 9"),
     "an index twice": (put(3, index=2), "no index 3"),
     "an index of none": (put(3, index=9), "no index 3"),
     "a negative index": (put(0, index=-1), "no index 0"),

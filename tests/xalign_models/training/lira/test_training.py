@@ -154,7 +154,7 @@ def test_variants_translate_and_fuse_in_another_way(arca: Path, tmp_path: Path, 
 
 def test_offline_variants_name_what_is_missing(arca: Path, tmp_path: Path, writer: Path) -> None:
     run.variant(arca, tmp_path / "off", "offline", translators=[f"llm:{writer}"], online=False)
-    with pytest.raises(DataError, match=r"1 texts have no translation by llm:.*xalign translate"):
+    with pytest.raises(DataError, match=r"Texts without a translation by llm:.*: 1, the first .*xalign translate"):
         xalign_models.load(str(tmp_path / "off"), device="cpu").encode([{"text": "neu", "lang": "deu-Latn"}])
     run.variant(arca, tmp_path / "on", "online", translators=[f"llm:{writer}"], online=True)
     model = xalign_models.load(str(tmp_path / "on"), device="cpu")
