@@ -115,7 +115,7 @@ PUBLISHERS = {
                          _FLORES_TASKS, _flores, join_lines, _FLORES_HUB),
     "flores_full": Publisher("flores200_dataset", "FLORES-200, dev and devtest (github.com/facebookresearch/flores)",
                               "parallel", _FLORES_TASKS, _flores_full, join_lines, _FLORES_HUB),
-    "ntrex": Publisher("ntrex", "NTREX-128 (github.com/MicrosoftTranslator/NTREX)", "parallel",
+    "ntrex": Publisher("ntrex", "NTREX-128 (git clone https://github.com/MicrosoftTranslator/NTREX ntrex)", "parallel",
                         ("NTREXBitextMining", "NTREXMining", "NTREXPrecision"), _ntrex, join_lines,
                         ("mteb/NTREXBitextMining", "66b8b27efc99658903127730575e9fa0cb9f075c", "test")),
     "tatoeba": Publisher("tatoeba", "LASER's Tatoeba test set (github.com/facebookresearch/LASER, data/tatoeba)",
