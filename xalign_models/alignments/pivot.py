@@ -20,10 +20,8 @@ class FewPairsWarning(UserWarning):
     """A method's maps were fitted on fewer pairs (by language) than they have dimensions."""
 
     def __init__(self, method: str, dim: int, pairs: Mapping[str, int]) -> None:
-        super().__init__(
-            f"{method}: fewer pairs than the {dim} dimensions ({listed(pairs)}), so most of the map is arbitrary; use "
-            "centered, lsar, affine with its default ridge, or procrustes with shrink=None."
-        )
+        fewest = min(pairs, key=pairs.__getitem__)
+        super().__init__(f"{method}: fewer pairs ({fewest} {pairs[fewest]}) than dimensions ({dim}); use affine.")
         self.method, self.dim, self.pairs = method, dim, pairs
 
 
