@@ -31,6 +31,7 @@ _FORM = "2:"  # prefix of the databases' names: the format of their values
 _CHECK = 4  # bytes
 _META = b"__used__"  # database: namespace -> time of last use, by which a full store chooses what to drop
 _NOTES = b"__notes__"  # database: namespace -> digest of the tokens of a probe text
+NAME = "name "  # before a namespace: its note is the model's name
 _NEVER = 1e11  # seconds, in the year 5138
 _GIB = 1 << 30
 
@@ -41,12 +42,14 @@ class NamespaceStats:
 
     Attributes:
         namespace: The encoder's fingerprint.
+        model: The model's name, path or hub id; empty for vectors of older versions until the model is loaded.
         vectors: Number of vectors.
         bytes: Size of their pages in bytes.
         last_used: Unix time of the last write, or of the first read by a process, in seconds.
     """
 
     namespace: str
+    model: str
     vectors: int
     bytes: int
     last_used: float
@@ -277,6 +280,8 @@ class EmbeddingStore:
         """Statistics by encoder, most recently used first."""
         with self._env.begin(db=self._used) as transaction:
             used = {bytes(name).decode("utf-8", "replace"): _time(value) or 0.0 for name, value in transaction.cursor()}
+            notes = ((key, transaction.get((NAME + key).encode(), b"", db=self._notes)) for key in used)
+            models = {key: bytes(note).decode("utf-8", "replace") for key, note in notes}
         encoders = []
         for namespace, last_used in used.items():
             database = self._database(namespace, create=False)
@@ -285,7 +290,9 @@ class EmbeddingStore:
             if not stat["entries"]:
                 continue
             pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-            encoders.append(NamespaceStats(namespace, stat["entries"], pages * stat["psize"], last_used))
+            encoders.append(
+                NamespaceStats(namespace, models[namespace], stat["entries"], pages * stat["psize"], last_used)
+            )
         return sorted(encoders, key=lambda encoder: -encoder.last_used)
 
     def clear(self, namespace: str | None = None) -> int:
@@ -302,7 +309,8 @@ class EmbeddingStore:
                     with self._env.begin(write=True) as transaction:
                         transaction.drop(database, delete=False)  # emptied: handles in other processes stay valid
                         transaction.delete(encoder.namespace.encode(), db=self._used)
-                        transaction.delete(encoder.namespace.encode(), db=self._notes)
+                        for note in (encoder.namespace, NAME + encoder.namespace):
+                            transaction.delete(note.encode(), db=self._notes)
                 except lmdb.Error as error:
                     raise self._damaged(error) from None
                 self._full.clear()

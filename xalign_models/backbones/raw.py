@@ -19,12 +19,12 @@ from xalign_models.backbones.inputs import SLOT, require_texts, require_whole, s
 from xalign_models.errors import ModelError, one_line, without_panic
 from xalign_models.parallel import TURN
 from xalign_models.progress import live
+from xalign_models.store import NAME, EmbeddingStore
 
 if TYPE_CHECKING:
     from torch import nn
 
     from xalign_models.backbones.pipeline import Batch
-    from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +132,8 @@ class RawEncoder:
             from xalign_models.backbones.pipeline import tokens_digest
 
             self._modules = self._load()
+            if self.store is not None:
+                self.store.note(NAME + self.namespace, self._name)
             self.counts.tokens = tokens = tokens_digest(self._modules[0])  # empty if other processes tokenise
             if tokens and self.store is not None and self.store.note(self.namespace, tokens) not in {tokens, ""}:
                 logger.warning(

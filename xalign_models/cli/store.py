@@ -25,6 +25,7 @@ def stats(json: Json = False) -> None:
     rows = [
         {
             "encoder": usage.namespace[:16],
+            "model": usage.model,
             "vectors": usage.vectors,
             "MB": round(usage.bytes / 1e6, 1),
             "last used": datetime.datetime.fromtimestamp(usage.last_used).isoformat(" ", "minutes"),

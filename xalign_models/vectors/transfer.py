@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,9 @@ from xalign_models.models.names import locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_models.store import NAME, EmbeddingStore
 from xalign_models.vector_files.parquet import column_of, writer
 from xalign_models.vector_files.reading import BY, read_batches
-
-if TYPE_CHECKING:
-    from xalign_models.store import EmbeddingStore
 
 ROWS = 8192
 """Number of rows in memory."""
@@ -128,6 +126,7 @@ def import_file(
     if prompt is None and (languages := loading.prompt_languages(prompts)) is not None:
         raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; choose one with --prompt.")
     chosen = prompts.get("default", "") if prompt is None else prompt
+    store.note(NAME + namespace, spec.model)
     first = next(store.items(namespace), None)
     dim = backbone.source.facts().get("embed_dim") if first is None else len(first[1])
     count = checked = 0

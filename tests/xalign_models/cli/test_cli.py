@@ -314,7 +314,7 @@ def test_store_stats_and_clear(xalign, tiny_model, own):
     xalign("run", "-m", tiny_model, "-t", "OwnParallel", "--data", "own=own")
     (_, out, _) = xalign("store", "stats", "--json")
     (row,) = json.loads(out)
-    assert row["vectors"] == 90
+    assert (row["vectors"], row["model"]) == (90, str(tiny_model))
     assert "90" in xalign("store", "stats")[1]
     assert xalign("store", "clear", "nosuch", "-y") == (0, "dropped 0 vectors\n", [])
     assert xalign("store", "clear", row["encoder"][:6], "-y") == (0, "dropped 90 vectors\n", [])
