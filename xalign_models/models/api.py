@@ -1,5 +1,6 @@
 """The Python API to fit alignments and to pass models to mteb. The command line is a thin layer over it."""
 
+import copy
 import dataclasses
 import hashlib
 import logging
@@ -15,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from xalign_models import alignments, corpora
 from xalign_models.alignments.module import Aligned
 from xalign_models.backbones.router import all_modules
+from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical, canonical_codes
@@ -351,7 +353,12 @@ def as_mteb(model: str | Path | SentenceTransformer | XAlignEncoder, *, device: 
     }
     unknown = {name: value for name, value in facts.items() if getattr(meta, name) is None}
     meta = meta.model_copy(update={"revision": identity, **unknown})
-    return encoder_of(model, identity, meta, pick_device(device or str(model.device)))
+    place = pick_device(device or str(model.device))
+    firsts = [module for module in all_modules(model) if isinstance(module, LanguageTransformer)]
+    if firsts and place == str(model.device) and not any(module.compiled or module.graph for module in firsts):
+        # Packing changes settings of the model and its tokenizer, which other threads may use: only weights are shared.
+        model = copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
+    return encoder_of(model, identity, meta, place)
 
 
 def _identity(model: SentenceTransformer) -> str:

@@ -11,8 +11,10 @@ from torch.utils.data import DataLoader
 
 from tests.xalign_models.conftest import QUICK
 from xalign_models.alignments import METHODS
+from xalign_models.backbones.packing import packed_attention
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models import fitting
+from xalign_models.models.api import as_mteb
 from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
@@ -150,3 +152,15 @@ def test_the_encoder_and_its_saved_sentence_transformer_agree(aligned, workdir, 
     for one in (model, load(str(workdir / "saved"), device="cpu")):
         np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=rounding)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)
+
+
+def test_a_model_in_memory_can_encode_while_its_encoder_packs(tiny_model):
+    """Packing changes the attention of the encoder's own transformer, which has the same weights."""
+    model = load(str(tiny_model), device="cpu")
+    texts = ["w1", "w2 w3 w4 w5 w6 w7"]
+    before = model.encode(texts)
+    first = as_mteb(model).raw.modules[0]
+    with packed_attention(first.model):
+        np.testing.assert_array_equal(model.encode(texts), before)
+    assert first.tokenizer is not model[0].tokenizer
+    assert all(one is other for one, other in zip(first.parameters(), model[0].parameters(), strict=True))
