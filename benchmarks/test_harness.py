@@ -17,7 +17,6 @@ import mteb
 from benchmarks.board import Event, PlainEncoder, board, our_task, plain_task, without_ties
 from benchmarks.corpus import require
 from xalign_models import corpora
-from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue
@@ -69,12 +68,12 @@ class Race:
         self.specs = specs
         self.encoders = [load_encoder(spec, device="cpu", store=store) for spec in specs]
         modules = self.encoders[0].raw.modules  # loads the weights, which all models of both sides share
-        backbone = open_backbone(specs[0].backbone)
-        backbone.modules = lambda device: modules
-        self.plains = [
-            PlainEncoder(build(spec, device="cpu", backbone=backbone), encoder.mteb_model_meta)
-            for spec, encoder in zip(specs, self.encoders, strict=True)
-        ]
+        self.plains = []
+        for spec, encoder in zip(specs, self.encoders, strict=True):
+            model = build(spec, device="cpu")
+            for place, module in enumerate(modules):
+                model[place] = module
+            self.plains.append(PlainEncoder(model, encoder.mteb_model_meta))
         self.gaps: dict[str, float] = {}
 
     def ours(self, event: Event) -> list[dict[str, float]]:

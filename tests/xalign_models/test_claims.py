@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from xalign_models import corpora
+from xalign_models.assets import Inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.sources import find_source
 from xalign_models.claims import Claim, named
@@ -155,7 +156,7 @@ def by_policy_of_an_adapter(text: str, root: Path, base: Path) -> None:
     folder = root / "adapter"
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": text}))
-    policy.check(folder)
+    policy.check(Inspected(folder))
 
 
 def by_trained_adapter(text: str, root: Path, base: Path) -> None:
@@ -286,9 +287,9 @@ def test_trust_in_a_model_is_by_name_and_not_in_an_adapters_base(workdir: Path, 
     settings = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
     (adapter / "adapter_config.json").write_text(json.dumps(settings))
     named(str(base))
-    policy.check(base, trust=True)
+    policy.check(Inspected(base), trust=True)
     with pytest.raises(ModelError, match=r"base has its own code: the file code\.py"):
-        policy.check(adapter, trust=True)
+        policy.check(Inspected(adapter), trust=True)
     commit = "0123456789" * 4
     for trusted in ("org/name", ("a/b", "org/name")):
         spec = locate("org/name", trust_remote_code=trusted).spec

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.assets.digests import combine, counts, directory_entries
 from xalign_models.errors import AssetError, FileError, ModelError, one_line
-from xalign_models.files import TensorHeader, parse_json, parse_safetensors, state_of
+from xalign_models.files import TensorHeader, parse_json, parse_safetensors, state_of, walk
 from xalign_models.paths import CARD
 
 if TYPE_CHECKING:
@@ -155,15 +155,16 @@ class Inspected:
         return {name: self.header(name) for name in names if self.has_weights}
 
     @cached_property
-    def tokenizers(self) -> dict[str, dict[str, Any]]:
-        """The content of each ``tokenizer.json`` or SentencePiece file, by name, without its vocabulary.
+    def tokenizers(self) -> dict[str, list[Any]]:
+        """Every part of each ``tokenizer.json`` or SentencePiece file, by name, without its vocabulary.
 
         Raises:
             ModelError: A file is damaged.
         """
         places = [PurePosixPath(name) for name in sorted(self.names)]
         found = {str(place): self._tokenizer(str(place)) for place in places if place.name == "tokenizer.json"}
-        return found | {str(place): self._sentencepiece(str(place)) for place in places if place.suffix == ".model"}
+        found |= {str(place): self._sentencepiece(str(place)) for place in places if place.suffix == ".model"}
+        return {name: list(walk(content)) for name, content in found.items()}
 
     def _tokenizer(self, name: str) -> dict[str, Any]:
         """A tokenizer's content without its vocabulary, which is long."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.assets import ResolvedModel
+from xalign_models.assets import Inspected, ResolvedModel
 from xalign_models.backbones import policy
 from xalign_models.errors import AssetError, XAlignError, one_line, without_panic
 from xalign_models.parallel import TURN
@@ -102,6 +102,11 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     with _placed(resolved, trust) as path:
         model: SentenceTransformer = borrowed.load_sentence_transformer(path, classes, **options)
         return model
+
+
+def open_directory(files: Inspected, device: str, **options: Any) -> SentenceTransformer:
+    """The model in a directory that ``save`` wrote; see :func:`open_pipeline`."""
+    return open_pipeline(ResolvedModel(str(files.directory), None, "", "local", files), device, **options)
 
 
 @contextmanager

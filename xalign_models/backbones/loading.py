@@ -8,12 +8,10 @@ import math
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
 from xalign_models.assets import Inspected, ResolvedModel
-from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
 from xalign_models.backbones.inputs import SLOT, split_side, with_side
@@ -24,7 +22,6 @@ from xalign_models.languages import is_canonical
 from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
     from torch import nn
 
     from xalign_models.backbones.transformer import LanguageTransformer
@@ -41,7 +38,8 @@ class Backbone:
 
     def __init__(self, spec: BackboneSpec, files: Inspected | None = None) -> None:
         self.spec = spec
-        self.source = find_source(spec.model) or Checkpoint(spec, files)
+        checkpoint = Checkpoint(spec, files)
+        self.source = find_source(spec.model) or checkpoint
         for field in dataclasses.fields(spec):
             if field.name not in self.source.settable and getattr(spec, field.name) != field.default:
                 flag = f"--{field.name.replace('_', '-')}"
@@ -164,7 +162,7 @@ class Checkpoint(Source):
             AssetError: The checkpoint is unavailable.
         """
         spec = self.spec
-        if spec.llm and not policy.has_own_modules(self._files or assets.place(spec.model)):
+        if spec.llm and not policy.has_own_modules(self._files or Inspected(assets.place(spec.model))):
             raise ModelError(
                 f"xalign/{spec.tuned}__{spec.name} is not trained yet. Train it with `xalign train lusifer --config "
                 "small` (or paper), or give the directory of a trained one."
@@ -258,12 +256,6 @@ class Checkpoint(Source):
             if is_upcast(spec):
                 modules = [module.float() for module in modules]
             return tuple(module.to(device).eval() for module in modules)
-
-
-def open_directory(directory: Inspected | Path, device: str, **options: Any) -> SentenceTransformer:
-    """The model in a directory that ``save`` wrote; see :func:`~xalign_models.backbones.checkpoint.open_pipeline`."""
-    files = inspected(directory)
-    return open_pipeline(assets.ResolvedModel(str(files.directory), None, "", "local", files), device, **options)
 
 
 def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from xalign_models import assets, plugins
-from xalign_models.assets.inspection import Inspected, inspected
+from xalign_models.assets.inspection import Inspected
 from xalign_models.backbones.tokenizing import check_tokenizer
 from xalign_models.builtin import MODULE_TYPES
 from xalign_models.errors import ModelError, NeedsPluginError
@@ -103,11 +103,11 @@ _COUNTS = {
 """Fields of a configuration that count parts of a model, and their limits: every part needs memory."""
 
 
-def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
+def check(model: Inspected, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
     """Refuse a model that names code, has weights in formats other than safetensors, or has damaged files.
 
     Args:
-        directory: The model's directory or files; for a model on the hub, the configurations.
+        model: The model's files; for a model on the hub, the configurations.
         trust: Whether the user trusts the model's own code; this does not cover an adapter's base.
         above: The directories of adapters that name this one as their base.
 
@@ -115,7 +115,6 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         ModelError: The model may not be loaded; the message gives the reason.
         AssetError: The base of an adapter is unavailable.
     """
-    model = inspected(directory)
     parsed, _ = model.parsed, model.headers  # damaged files are refused first
     if model.has_weights:
         _check_formats(model, trust)
@@ -136,8 +135,8 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         if (place := base.directory.resolve()) in above:
             raise ModelError(f"{model.label}: adapters name each other as their base.")
         check(base, above=above | {place})  # trust in an adapter is not trust in its base
-    for name, settings in () if trust else model.tokenizers.items():
-        check_tokenizer(settings, f"{model.label}: {name}")
+    for name, parts in () if trust else model.tokenizers.items():
+        check_tokenizer(parts, f"{model.label}: {name}")
 
 
 def module_classes(model: Inspected) -> dict[str, type]:
@@ -169,9 +168,9 @@ def folder_of_maps(files: Inspected) -> str | None:
     return None
 
 
-def has_own_modules(directory: Inspected | Path) -> bool:
-    """Whether a directory is a sentence-transformers model with modules of xalign, as written by ``save``."""
-    types = [entry["type"] for entry in _readable(inspected(directory))]
+def has_own_modules(files: Inspected) -> bool:
+    """Whether files are a sentence-transformers model with modules of xalign, as written by ``save``."""
+    types = [entry["type"] for entry in _readable(files)]
     return any(kind in plugins.MODULES or kind in MODULE_TYPES for kind in types)
 
 

@@ -3,11 +3,10 @@
 import base64
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from xalign_models.errors import ModelError
-from xalign_models.files import walk
 
 _MOST_GROWTH = 100
 """Maximum number of characters that normalisation may make of one; published character charts reach 33 bytes."""
@@ -27,18 +26,18 @@ _PIECE = re.compile(
 )
 
 
-def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
+def check_tokenizer(parts: Iterable[Any], where: str) -> None:
     """Refuse a tokenizer that multiplies text, adds long text, or searches text with a pattern that may never finish.
 
     Args:
-        settings: The content of ``tokenizer.json`` without its vocabulary.
+        parts: Every part of ``tokenizer.json``, without its vocabulary.
         where: The file, for messages.
 
     Raises:
         ModelError: The tokenizer is refused; the message gives the reason.
     """
     growth, added, ways = 1, 0, 0.0
-    for part in (part for part in walk(settings) if isinstance(part, Mapping)):
+    for part in (part for part in parts if isinstance(part, Mapping)):
         kind, content = part.get("type"), str(part.get("content", ""))
         if isinstance(pattern := part.get("pattern"), Mapping):
             ways += ways_to_match(str(pattern.get("Regex", "")))

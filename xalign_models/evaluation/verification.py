@@ -116,7 +116,7 @@ def _store(clean: bool) -> Check:
 def _check_model(directory: Path) -> None:
     if not directory.is_dir():
         raise FileError(f"{directory} is not a directory")
-    policy.check(directory)
+    policy.check(assets.Inspected(directory))
     if (directory / assets.CARD).is_file() and not read_card(directory).claims:
         raise FileError(f"{directory}: {assets.CARD} does not match the model's files")
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from xalign_models.assets import Inspected
 from xalign_models.backbones import compiled, loading, tf32
-from xalign_models.backbones.checkpoint import quiet
+from xalign_models.backbones.checkpoint import open_directory, quiet
 from xalign_models.backbones.loading import Backbone, named_prompts, open_backbone, prompts_by_language
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.device import each, pick_device
@@ -63,29 +64,30 @@ def load(model: str | Path, *, device: str | None = None, **overrides: Any) -> S
         return AlignedSentenceTransformer.adopt(Bridge.of(queries, index, maps), None)
     located = locate(model, **overrides)
     if card := located.saved:
-        saved = loading.open_directory(card.files, pick_device(device))
+        saved = open_directory(card.files, pick_device(device))
         return AlignedSentenceTransformer.adopt(saved, located.spec, dict(card.claims))
     assert located.spec is not None
-    return build(located.spec, device=device, backbone=located.open_backbone())
+    return build(located.spec, device=device, files=located.files)
 
 
 def build(
     spec: ModelSpec,
     *,
     device: str | None = None,
-    backbone: Backbone | None = None,
+    files: Inspected | None = None,
     prompts: str | Sequence[str] | None = None,
     tail: Sequence[nn.Module] | None = None,
 ) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
     It is fitted under each of the backbone's prompts, or under the named ones. If several devices are given, all
-    encode the fit text. A ``tail`` replaces the spec's modules after the backbone.
+    encode the fit text. ``files`` are those of the backbone, if they were read before, and a ``tail`` replaces the
+    spec's modules after it.
 
     Raises:
         XAlignError: Weights or fit text are missing.
     """
-    backbone = backbone or open_backbone(spec.backbone)
+    backbone = Backbone(spec.backbone, files)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
     from sentence_transformers import SentenceTransformer
 
@@ -94,13 +96,14 @@ def build(
 
     device = pick_device(device, several=True)
     if tail is None:
-        tail = open_recipe(spec, device, backbone, prompts).tail()
+        raw = raw_encoder(backbone, device, open_store())
+        tail = Recipe(spec, raw, backbone, prompts).tail()
     home = each(device)[0]
     modules: list[Any] = list(backbone.modules(home))  # new ones: the caller may change them
-    if not backbone.source.has_weights:
-        modules = [Pointer(spec.backbone.whole, modules)]
     named = backbone.prompts
     default = None if prompts_by_language(named) else named.get("default")  # the first module chooses by language
+    if not backbone.source.has_weights:
+        modules = [Pointer(spec.backbone.whole, modules)]
     with quiet():
         model = SentenceTransformer(
             modules=[*modules, *tail],
@@ -134,7 +137,7 @@ def load_encoder(
     if card := located.saved:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         namespace = located.namespace  # before the weights are opened
-        saved = loading.open_directory(card.files, home)
+        saved = open_directory(card.files, home)
         return encoder_of(saved, namespace, meta_of(located), device, store, card.files.confirm)
     assert located.spec is not None
     backbone = located.open_backbone()
@@ -196,15 +199,13 @@ def encoder_of(
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
 
 
-def open_recipe(
-    spec: ModelSpec, device: str | None, backbone: Backbone | None = None, prompts: str | Sequence[str] | None = None
-) -> Recipe:
+def open_recipe(spec: ModelSpec, device: str | None, prompts: str | Sequence[str] | None = None) -> Recipe:
     """The parts of a model. Its raw vectors are encoded on one device or several and kept in the store.
 
     Raises:
         XAlignError: Weights are missing.
     """
-    backbone = backbone or open_backbone(spec.backbone)
+    backbone = open_backbone(spec.backbone)
     raw = raw_encoder(backbone, pick_device(device, several=True), open_store())
     return Recipe(spec, raw, backbone, prompts)
 

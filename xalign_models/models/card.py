@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec, digest
 
 logger = logging.getLogger(__name__)
-_NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,3 @@ def read_card(directory: Path) -> Card:
         )
     logger.warning("%s: %s is ignored, as the files have changed since it was written.", directory, assets.CARD)
     return dataclasses.replace(card, claims={})
-
-
-def is_name(text: str) -> bool:
-    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
-    return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))

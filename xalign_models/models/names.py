@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
+from xalign_models.assets import Inspected
 from xalign_models.backbones.loading import Backbone
 from xalign_models.backbones.sources import find_source
 from xalign_models.claims import Claim, named
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
-from xalign_models.models.card import Card, is_name, read_card
+from xalign_models.models.card import Card, read_card
 from xalign_models.paths import cache_dir
 from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
+
+_NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,17 @@ class Located:
         """The card of a directory whose own modules are the model; None for other models."""
         return self.card if self.card is not None and self.card.saved else None
 
+    @property
+    def files(self) -> Inspected | None:
+        """The backbone's files if they were read to locate a model that is not saved; they are not opened again."""
+        if self.card is None or self.spec is None:
+            return None
+        return self.card.files if self.card.directory.samefile(assets.place(self.spec.backbone.model)) else None
+
     def open_backbone(self) -> Backbone:
-        """The backbone of a model that is not saved; files read to locate it are not opened again."""
+        """The backbone of a model that is not saved."""
         assert self.spec is not None
-        directory = assets.place(self.spec.backbone.model)
-        files = self.card.files if self.card and self.card.directory.samefile(directory) else None
-        return Backbone(self.spec.backbone, files)
+        return Backbone(self.spec.backbone, self.files)
 
     @property
     def namespace(self) -> str:
@@ -164,18 +172,22 @@ def _located(model: str) -> Located:
         return Located(ModelSpec(BACKBONES[model]))
     if folder := assets.packaged(model):
         return _in_directory(folder)
-    if isinstance(model, Claim):  # only models known here, even if a folder has this name
-        if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
-            return located
-        model = named(model)
+    if isinstance(model, Claim) and (known := _known(model)):  # even if a folder has this name
+        return known
     if source := find_source(model):
         return Located(ModelSpec(BackboneSpec(slug(source.name), source.model, mteb_name=source.mteb_name)))
+    model = named(model) if isinstance(model, Claim) else model
     if Path(model).is_dir():
         return _in_directory(Path(model))
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model
     if is_hub_id or model in {asset.name for asset in assets.list_assets()}:
         return Located(ModelSpec(BackboneSpec(slug(model), model)))
     return _trained(model) or Located(catalogue.get_spec(model))
+
+
+def _known(name: str) -> Located | None:
+    """A model that was trained here, or a registered one."""
+    return _trained(name) or ((spec := catalogue.find_registered(name)) and Located(spec)) or None
 
 
 def _trained(name: str) -> Located | None:
@@ -237,6 +249,11 @@ def known_specs() -> dict[str, ModelSpec]:
 def label_of(method: str, params: Mapping[str, Any]) -> str:
     """The first part of a model's name unless the user gives one: the method and its parameters' values."""
     return slug("-".join([method, *map(str, params.values())]))
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
+    return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
 def slug(text: str) -> str:

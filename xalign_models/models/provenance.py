@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets
 from xalign_models.backbones import policy
 from xalign_models.backbones.sources import find_source
-from xalign_models.models.card import is_name
 from xalign_models.models.metadata import trained_on
+from xalign_models.models.names import is_name
 from xalign_models.paths import atomic_write_text, files_below
 from xalign_models.recommend.card import COLUMNS
 from xalign_models.specs import ModelSpec, Pooling

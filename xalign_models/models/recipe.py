@@ -58,8 +58,12 @@ class Recipe:
         prompts: str | Sequence[str] | None = None,
     ) -> None:
         self.spec = spec
-        self.backbone = backbone or open_backbone(spec.backbone)
-        self._raw, self._names = raw, prompt_names(prompts)
+        self._raw, self._backbone, self._names = raw, backbone, prompt_names(prompts)
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """The backbone of the raw vectors."""
+        return self._backbone or open_backbone(self.spec.backbone)
 
     @property
     def raw(self) -> RawEncoder:

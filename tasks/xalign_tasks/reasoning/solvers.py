@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from xalign_models.assets import Inspected
 from xalign_models.backbones import policy
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
@@ -51,7 +52,7 @@ class Solver:
     def __init__(self, name: str, device: str | None = None) -> None:
         self.lira: LiRA | None = None
         path = Path(name)
-        if path.is_dir() and policy.has_own_modules(path):
+        if path.is_dir() and policy.has_own_modules(Inspected(path)):
             self.lira = open_lira(path).to(pick_device(device))
             self.name, spec = path.resolve().name, self.lira.backbones["english"]
         else:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from xalign_models.assets import Inspected
 from xalign_models.backbones import graphs, policy
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
@@ -281,7 +282,7 @@ def test_a_directory_may_name_no_graph_outside_of_it(changed):
     settings = json.loads(path.read_text()) | {"graph": "../../other/model.onnx"}
     path.write_text(json.dumps(settings))
     with pytest.raises(ModelError, match="graph names a file outside"):
-        policy.check(changed)
+        policy.check(Inspected(changed))
 
 
 def test_weights_of_openvino_are_no_pickle(changed):
@@ -289,13 +290,13 @@ def test_weights_of_openvino_are_no_pickle(changed):
     folder.mkdir()
     (folder / "openvino_model.bin").write_bytes(bytes(64))
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check(changed)
+        policy.check(Inspected(changed))
     (folder / "openvino_model.xml").write_text("<net/>")
-    policy.check(changed)
+    policy.check(Inspected(changed))
     (folder / "openvino_model.bin").rename(folder / "pytorch_model.bin")
     (folder / "openvino_model.xml").rename(folder / "pytorch_model.xml")
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check(changed)
+        policy.check(Inspected(changed))
 
 
 def test_a_damaged_openvino_graph_is_refused_in_one_line(converted, tmp_path):

@@ -23,8 +23,10 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 from tests.registries import restored
 from xalign_models import assets, load, plugins
+from xalign_models.assets import Inspected
 from xalign_models.backbones import policy
-from xalign_models.backbones.loading import open_backbone, open_directory
+from xalign_models.backbones.checkpoint import open_directory
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.specs import BackboneSpec, Pooling
 
@@ -287,7 +289,7 @@ def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, wor
     craft(folder)
     spec = BackboneSpec("crafted", str(folder))
     refusals = []
-    for function in (lambda: open_backbone(spec).modules("cpu"), lambda: open_directory(folder, "cpu")):
+    for function in (lambda: open_backbone(spec).modules("cpu"), lambda: open_directory(Inspected(folder), "cpu")):
         with pytest.raises(XAlignError) as caught:
             function()
         refusals.append(str(caught.value))
@@ -310,15 +312,15 @@ def test_parts_of_libraries_that_are_not_supported_are_no_code_of_the_model(fold
     dense = {"in_features": 16, "out_features": 16, "bias": True, "activation_function": "torch.nn.Hardswish"}
     module(folder, DENSE, **dense) if crafted == "Hardswish" else CRAFTED[crafted](folder)
     with pytest.raises(ModelError, match=f" uses {part}, which xalign does not support. Choose another model") as said:
-        policy.check(folder)
+        policy.check(Inspected(folder))
     assert ("--trust-remote-code" in str(said.value)) == trust_helps
     with nullcontext() if trust_helps else pytest.raises(ModelError, match="Hardswish.*, which xalign does not"):
-        policy.check(folder, trust=True)
+        policy.check(Inspected(folder), trust=True)
 
 
 def test_the_good_model_that_the_crafted_ones_are_copies_of_is_loaded(folder, workdir):
     assert len(open_backbone(BackboneSpec("good", str(folder))).modules("cpu")) == 2
-    assert not policy.has_own_modules(folder)
+    assert not policy.has_own_modules(Inspected(folder))
 
 
 def test_a_model_on_the_hub_is_checked_by_its_settings_before_its_weights_are_read(folder, workdir, monkeypatch):
@@ -404,10 +406,10 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
     names[-1]["type"] = kind
     (folder / "modules.json").write_text(json.dumps(names))
     with pytest.raises(ModelError, match=r"needs a plug-in that is not loaded: name its file, head\.py, with --plugin"):
-        policy.check(folder)
+        policy.check(Inspected(folder))
     with restored(plugins.MODULES):
         plugins.MODULES.register(kind, torch.nn.Identity)
-        policy.check(folder)
+        policy.check(Inspected(folder))
         assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
 
 
@@ -424,7 +426,7 @@ def test_a_module_that_reads_across_tokens_is_refused_even_if_trusted(folder, ki
     module(folder, f"sentence_transformers.{kind}")
     for trust in (False, True):
         with pytest.raises(ModelError, match=r"has a CNN or an LSTM.*Choose another model\.$"):
-            policy.check(folder, trust=trust)
+            policy.check(Inspected(folder), trust=trust)
 
 
 @pytest.mark.parametrize("architectures", [5, ["BertModel", 5]])
@@ -460,7 +462,7 @@ def test_every_way_to_open_a_base_is_checked(folder, workdir, opener):
         "tokenizer": lambda: LanguageModel(str(folder), device="cpu").tokenizer,
         "encoder": lambda: load_encoder(base_of(str(folder), None, "float32")),
         "config": lambda: open_config(resolved),
-        "pipeline": lambda: open_directory(folder, "cpu"),
+        "pipeline": lambda: open_directory(Inspected(folder), "cpu"),
     }
     with pytest.raises(ModelError, match="has its own code"):
         ways[opener]()
@@ -472,11 +474,11 @@ def test_the_adapters_that_xalign_trains_are_admitted_in_any_folder(folder):
 
     inner = folder / "0_Transformer" / "adapter_config.json"
     edit(inner, target_modules=["query"], exclude_modules=_POOLER)
-    policy.check(folder)
+    policy.check(Inspected(folder))
     for pattern in ("(a+)+", {"a": 1}):
         edit(inner, target_modules=[pattern])
         with pytest.raises(ModelError, match="has the pattern"):
-            policy.check(folder)
+            policy.check(Inspected(folder))
 
 
 def test_dimensions_that_a_model_asks_for_are_said_and_checked(folder, caplog):
@@ -534,7 +536,7 @@ def test_a_damaged_setting_names_its_file_and_the_remedy(folder, fields, message
 def test_a_missing_folder_of_a_module_is_named(folder):
     shutil.rmtree(folder / "1_Pooling")
     for function in (lambda: open_backbone(BackboneSpec("part", str(folder))).modules("cpu"),
-                     lambda: open_directory(folder, "cpu")):  # fmt: skip
+                     lambda: open_directory(Inspected(folder), "cpu")):  # fmt: skip
         with pytest.raises(ModelError, match=r"1_Pooling/config\.json is missing.*; get the files again\.$"):
             function()
 
@@ -552,4 +554,4 @@ def test_a_missing_folder_of_a_module_is_named(folder):
 def test_a_list_or_an_object_where_a_name_belongs_is_refused(folder, file, field, value):
     edit(folder / file, **{field: {"quant_method": value} if field == "quantization_config" else value})
     with pytest.raises(ModelError, match=r"names|quantised|prompts"):
-        policy.check(folder)
+        policy.check(Inspected(folder))

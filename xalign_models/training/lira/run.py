@@ -11,6 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets
 from xalign_models.backbones import loading, policy
+from xalign_models.backbones.checkpoint import open_directory
 from xalign_models.configuration import to_mapping
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import FileError, ModelError
@@ -168,7 +169,8 @@ def open_lira(directory: Path) -> LiRA:
     Raises:
         ModelError: The directory holds no LiRA.
     """
-    first = loading.open_directory(directory, "cpu")[0] if policy.has_own_modules(directory) else None
+    files = assets.Inspected(directory)
+    first = open_directory(files, "cpu")[0] if policy.has_own_modules(files) else None
     if not isinstance(first, LiRA):
         raise _no_lira(directory)
     return first

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
 from xalign_models import assets
-from xalign_models.backbones import loading
+from xalign_models.backbones.checkpoint import open_directory
 from xalign_models.errors import ModelError
 from xalign_models.models.metadata import published_datasets
 from xalign_models.models.names import directory_of
@@ -67,14 +67,15 @@ def train(
 
     def make() -> SentenceTransformer:
         if start_directory:
-            model = loading.open_directory(start_directory, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
+            files, options = assets.Inspected(start_directory), {"torch_dtype": str(config.dtype)}
+            model = open_directory(files, "cpu", model_kwargs=options)
             build.set_prompts(model, config)
         else:
             model, writer = _begin(config, data, device)
             writers.append(writer if number == 1 else None)
         build.prepare(model, config, stage)
         if teacher:
-            stages.take_lora(model, loading.open_directory(teacher, "cpu"))
+            stages.take_lora(model, open_directory(assets.Inspected(teacher), "cpu"))
         return model
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:

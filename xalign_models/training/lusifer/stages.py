@@ -13,9 +13,9 @@ from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.base.training_args import BatchSamplers
 from transformers import PreTrainedModel
 
-from xalign_models.backbones import loading
+from xalign_models.assets import Inspected
 from xalign_models.backbones.adapters import copy_lora
-from xalign_models.backbones.checkpoint import is_decoder_only
+from xalign_models.backbones.checkpoint import is_decoder_only, open_directory
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.lusifer.build import bases_of, parts_of
@@ -163,7 +163,7 @@ def distil(
             cannot be written.
     """
     stage = config.stage(2)
-    teacher = loading.open_directory(directory, device)
+    teacher = open_directory(Inspected(directory), device)
     width, own_width = teacher.get_embedding_dimension(), model.get_embedding_dimension()
     if width != own_width:
         raise ModelError(f"teacher {directory}: its vectors have {width} dimensions, the model's {own_width}.")
