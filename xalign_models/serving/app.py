@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -40,6 +39,8 @@ logger = logging.getLogger(__name__)
 EMBEDDINGS = ("input", "model", "lang", "prompt", "encoding_format", "dimensions", "user")
 SCORES = ("query", "documents", "query_lang", "document_lang", "rate", "model")
 """The fields of requests."""
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+"""Names of this machine in requests."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,7 @@ class Server:
     def app(self) -> Starlette:
         """The ASGI application."""
         routes = [("/v1/embeddings", self._embeddings), ("/v1/scores", self._scores)]
-        named = Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]"])
         return Starlette(
-            middleware=[] if self.token else [named],  # a site whose name leads here would read vectors
             routes=[
                 *(Route(path, self._guarded(handler), methods=["POST"]) for path, handler in routes),
                 Route("/v1/models", self._guarded(self._models)),
@@ -135,6 +134,9 @@ class Server:
                 given = request.headers.get("authorization", "").encode()
                 if self.token and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
                     raise HTTPException(401, "The bearer token is missing or wrong.")
+                host = re.sub(r":\d*$", "", request.headers.get("host", "").lower())
+                if not self.token and host not in LOCAL:  # a site whose name leads here would read vectors
+                    raise HTTPException(400, "Without XALIGN_SERVE_TOKEN, a request must name localhost as its host.")
                 response: Response = await asyncio.wait_for(handler(request), self.limits.seconds)
             except HTTPException as error:
                 response = await _refused(request, error)
@@ -160,7 +162,7 @@ class Server:
 
         Fields other than ``fields`` are refused: a misspelt ``lang`` would otherwise change vectors silently.
         """
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "The content type must be application/json.")
         content = bytearray()
         async for chunk in request.stream():
@@ -229,6 +231,7 @@ class Server:
         body = await self._body(request, *SCORES)
         if self.thresholds is None:
             raise HTTPException(404, "The server has no thresholds; start it with --thresholds FILE.")
+        self._prompt(body)
         if not is_number(rate := body.get("rate", 0.01)):
             raise HTTPException(400, "rate must be a number.")
         threshold = self.thresholds.at(rate)
@@ -236,9 +239,10 @@ class Server:
             raise HTTPException(400, "query must be a single text.")
         texts = query + self._texts(body.get("documents"), "documents")
         codes = self._languages(body.get("query_lang"), 1) + self._languages(body.get("document_lang"), len(texts) - 1)
-        known = tuple(self.thresholds.pairs)
-        found = [code if code and code != "auto" else identify([text], known)[0].language
-                 for text, code in zip(texts, codes, strict=True)]  # fmt: skip
+        written = dict.fromkeys(code for row in self.thresholds.pairs.values() for code in row)
+        sides = [self.thresholds.pairs, *[written] * (len(texts) - 1)]
+        found = [code if code and code != "auto" else identify([text], (*side,))[0].language
+                 for text, code, side in zip(texts, codes, sides, strict=True)]  # fmt: skip
         if UNDETERMINED in found:
             raise HTTPException(400, "The language of a text is in doubt; give query_lang and document_lang.")
         roles = [next((role for role in names if role in self.prompts), None)

@@ -233,8 +233,14 @@ def test_a_token_a_host_and_a_type_are_asked_for(model, start):
         assert send(f"{url}/{path}", given, {"Authorization": "Bearer secret"})[0] == 200
     assert send(f"{url}/health")[0] == 200
     url = start(Server(model, "tiny"))
-    assert send(f"{url}/v1/embeddings", body, {"Host": "evil.example"})[0] == 400
+    for host in ("evil.example", "my_site.example", "localhost.evil.example", "localhost@evil.example", "[::1"):
+        status, answer = send(f"{url}/v1/embeddings", body, {"Host": host})
+        assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+        assert "XALIGN_SERVE_TOKEN" in answer["error"]["message"]
+    for host in ("localhost:1", "LOCALHOST", "[::1]:80", "127.0.0.1"):
+        assert send(f"{url}/v1/embeddings", body, {"Host": host})[0] == 200
     assert send(f"{url}/v1/embeddings", body, content="text/plain")[0] == 415
+    assert send(f"{url}/v1/embeddings", body, content="Application/JSON; charset=utf-8")[0] == 200
 
 
 def test_a_full_queue_and_a_slow_or_broken_model_end_in_a_status(model, start):
@@ -310,9 +316,27 @@ def test_scores_are_standardised_against_one_threshold(model, start):
         assert item["related"] == (item["score"] > answer["threshold"])
     assert send(f"{url}/v1/scores", body | {"rate": 0.9})[0] == 400
     assert send(f"{url}/v1/scores", body | {"lang": "de"})[0] == 400
+    assert send(f"{url}/v1/scores", body | {"model": "other"})[0] == 404
     assert send(f"{url}/v1/scores", body | {"query": ["w1", "w2"]})[0] == 400
     assert send(f"{url}/v1/scores", body | {"query": "12", "query_lang": None})[0] == 400
     assert send(f"{start(Server(model, 'tiny'))}/v1/scores", body)[0] == 404
+
+
+def test_a_documents_language_is_sought_among_those_of_documents(model, start):
+    """Languages of documents may be others than those of queries, and one of these would get another pair's scale."""
+    pytest.importorskip("py3langid", reason="needs xalign[langid]")
+    thresholds = Thresholds(
+        {code: {"fra-Latn": (0.5, 0.5), "eng-Latn": (0.0, 0.5)} for code in CODES[:2]}, (1, 1, 1, 1, 1, 1, 1)
+    )
+    url = start(Server(model, "tiny", thresholds=thresholds))
+    documents = ["La gare se trouve au centre de la ville, près du marché.", "The station is near the market."]
+    status, answer = send(f"{url}/v1/scores", {"query": "Wo ist der Bahnhof der Stadt?", "documents": documents})
+    assert (status, answer["languages"]) == (200, ["deu-Latn", "fra-Latn", "eng-Latn"])
+    given = {"query": "Wo ist der Bahnhof der Stadt?", "documents": documents, "query_lang": "de"}
+    given["document_lang"] = ["fr", "en"]
+    named = send(f"{url}/v1/scores", given)[1]
+    for one, other in zip(answer["data"], named["data"], strict=True):
+        assert one["score"] == pytest.approx(other["score"], abs=1e-5)
 
 
 def test_the_command_listens_on_this_machine_alone_without_a_token_and_says_where(xalign, monkeypatch, tiny_model):
