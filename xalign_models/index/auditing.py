@@ -30,8 +30,9 @@ FOREIGN = 1.3
 Rows of one model share the directions of high variance, whatever their topics and languages: measurements on two
 encoders in eight languages gave at least 1.5 times chance for one model, and at most 1.2 times for two models.
 """
-CLUSTERS, LEAST, DIRECTIONS = 16, 200, 12
-"""Maximum number of clusters, mean number of rows in one, and the dimension over the number of directions."""
+CLUSTERS, LEAST, FEWEST, DIRECTIONS = 16, 200, 100, 12
+"""Maximum number of clusters, mean number of rows in one, least number in all (clusters of a few rows share directions
+by chance), and the dimension over the number of directions."""
 POLICY = "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 STYLE = (
     "main { padding: 1rem } h1 { overflow-wrap: anywhere } p { max-inline-size: 45rem } td { white-space: nowrap } "
@@ -96,6 +97,7 @@ def gather(index: Index, lang: str | None = None, most: int = MOST, *, written: 
     codes = np.array([code for rows in parts for code in languages_of(rows, lang)])
     names, listed = ([value for rows in parts for value in getattr(rows, side) or ()] for side in ("names", "texts"))
     vectors = np.concatenate([rows.vectors for rows in parts]).astype(np.float32)
+    facts |= {"rows compared, drawn at random": len(vectors)} if len(vectors) < total else {}
     return Sample(Rows(names, vectors, listed or None), codes, facts)
 
 
@@ -141,7 +143,7 @@ def contents(sample: Sample, seed: int = 0) -> Tables:
          "text": _start(str(rows.texts[row] or "")) if rows.texts else ""}
         for row in np.argsort(-times, kind="stable")[:NEIGHBOURS] if times[row] > 1
     ]  # fmt: skip
-    strange = np.flatnonzero(foreign(sample.rows.vectors)) if len(unit) > NEIGHBOURS else asked[:0]
+    strange = np.flatnonzero(foreign(sample.rows.vectors)) if len(unit) >= FEWEST else asked[:0]
     named = ", ".join(str(sample.rows.ids[row]) for row in strange[:5])
     return {
         "Contents": [{"fact": name, "value": value} for name, value in sample.facts.items()],

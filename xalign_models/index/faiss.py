@@ -12,6 +12,7 @@ from xalign_models.files import read_parquet
 from xalign_models.index.base import ROWS, Columns, Rows
 from xalign_models.index.files import Staged
 from xalign_models.linalg.arrays import Float32
+from xalign_models.vector_files.parquet import values_of
 
 
 class Faiss(Staged):
@@ -43,7 +44,7 @@ class Faiss(Staged):
     def _rows(self) -> Iterator[Rows]:
         for start in range(0, self.count(), ROWS):
             size = min(ROWS, self.count() - start)
-            sides = [self.table.column(name).slice(start, size).to_pylist() if name else None for name in self.sides]
+            sides = [values_of(self.table.column(name).slice(start, size)) if name else None for name in self.sides]
             sides[-1] = sides[-1] or (self.ids[start : start + size] if self.ids else None)
             yield Rows(range(start, start + size), self.inner.reconstruct_n(start, size), *sides)
 

@@ -17,7 +17,7 @@ from xalign_models.files import read_json, read_npz
 from xalign_models.index.base import ROWS, SUFFIX, Columns, Index, Rows, matrix
 from xalign_models.linalg.arrays import Float32
 from xalign_models.paths import atomic_file, atomic_write_text
-from xalign_models.vector_files.parquet import batches, column_of, open_parquet, vector_column, writer
+from xalign_models.vector_files.parquet import batches, column_of, open_parquet, values_of, vector_column, writer
 
 
 class Staged(Index):
@@ -63,9 +63,11 @@ class Staged(Index):
         atomic_write_text(self.state, json.dumps({"done": 0}))
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
-        stage = np.lib.format.open_memmap(self.stage, "r+")
-        stage[np.asarray(ids)] = vectors
-        stage.flush()
+        block = np.zeros((ids[-1] - ids[0] + 1, vectors.shape[1]), np.float32)
+        block[np.asarray(ids) - ids[0]] = vectors
+        with self.stage.open("r+b") as file:  # not through the map: on a full disk, the process would die of SIGBUS
+            file.seek(np.lib.format.open_memmap(self.stage, "r").offset + ids[0] * block[0].nbytes)
+            file.write(block.data)
         atomic_write_text(self.state, json.dumps({"done": int(ids[-1]) + 1}))
 
     def finish(self) -> None:
@@ -111,7 +113,7 @@ class Parquet(Staged):
     def _rows(self) -> Iterator[Rows]:
         first = 0
         for batch in batches(self.path, self.column, [self.column, *filter(None, self.sides)]):
-            sides = [batch.column(name).to_pylist() if name else None for name in self.sides]
+            sides = [values_of(batch.column(name)) if name else None for name in self.sides]
             vectors = matrix(batch.column(self.column).to_numpy(zero_copy_only=False))
             yield Rows(range(first, first := first + len(batch)), vectors, *sides)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from xalign_models.errors import FileError, one_line
 from xalign_models.index.base import ROWS, Columns, Index, Rows, matrix, require_unique
 from xalign_models.linalg.arrays import Float32
-from xalign_models.vector_files.parquet import column_of
+from xalign_models.vector_files.parquet import column_of, values_of
 
 
 class Lance(Index):
@@ -24,7 +24,8 @@ class Lance(Index):
         vectors = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
         self.column = columns.pick("vector", vectors, table, needed=True)
         self.key = columns.pick("id", schema.names, table, needed=True)
-        self.kind = schema.field(self.column).type.value_type
+        kind = schema.field(self.column).type.value_type
+        self.kind = kind if pa.types.is_floating(kind) else pa.float32()  # unit vectors as integers are zero
         self.sides = columns.sides(schema.names, table)
 
     def count(self) -> int:
@@ -37,7 +38,7 @@ class Lance(Index):
             query = query.where(f"`{self.column}` IS NOT NULL AND `{self.second}` IS NULL")
         for batch in query.to_batches(batch_size=ROWS):
             if len(batch):
-                sides = [batch.column(name).to_pylist() if name else None for name in self.sides]
+                sides = [values_of(batch.column(name)) if name else None for name in self.sides]
                 ids = batch.column(self.key).to_pylist()
                 yield Rows(ids, matrix(batch.column(column).to_numpy(zero_copy_only=False)), *sides)
 

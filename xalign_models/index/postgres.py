@@ -54,7 +54,7 @@ class Postgres(Index):
             ((self.unique,),) = self._all("SELECT count(DISTINCT {key}) = count(*) FROM {table}")
             require_unique(self.source, self.key, self.unique)
         texts, langs = (
-            f"{{{role}}}" if side else "NULL" for role, side in zip(("text", "lang"), self.sides, strict=True)
+            f"{{{role}}}::text" if side else "NULL" for role, side in zip(("text", "lang"), self.sides, strict=True)
         )
         fields = f"{{key}}, {{{'second' if second else 'first'}}}::real[], {texts}, {langs}"
         kept = "{first} IS NOT NULL AND {second} IS NULL" if missing else "TRUE"

@@ -74,7 +74,8 @@ class Qdrant(Index):
 
     def add(self, dim: int) -> None:
         first = self._named()[self.column]
-        config = models.DenseVectorConfig(size=dim, distance=first.distance, datatype=first.datatype)
+        kind = None if first.datatype == models.Datatype.UINT8 else first.datatype  # unit vectors as integers are zero
+        config = models.DenseVectorConfig(size=dim, distance=first.distance, datatype=kind)
         self.client.create_vector_name(self.collection, self.second, models.DenseVectorNameConfig(dense=config))
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:

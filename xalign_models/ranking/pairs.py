@@ -118,10 +118,8 @@ class LanguageVectors:
             return rows
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="xalign-vectors-")
         with tempfile.NamedTemporaryFile(dir=self._folder.name, delete=False) as file:
-            mapped = np.memmap(file, dtype=np.float32, mode="w+", shape=rows.shape)
-        mapped[:] = rows
-        mapped.flush()
-        return mapped
+            file.write(np.ascontiguousarray(rows).data)  # not through a map: a full disk would end in SIGBUS
+        return np.memmap(file.name, np.float32, "r+", shape=rows.shape)
 
 
 def all_pairs(

@@ -1,8 +1,9 @@
 """Parquet files of vectors: their column, batches, and conversion from arrays to matrices and back."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -142,6 +143,13 @@ def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
         raise FileError(f"{source}: row {first + row} has the length {lengths[row]}, and others {lengths[0]}.")
     matrix: AnyFloats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
     return matrix
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The values of a column; bytes that are UTF-8, as writers without a type of texts leave them, as texts."""
+    with suppress(pa.ArrowInvalid):
+        column = column.cast(pa.string()) if column.type in (pa.binary(), pa.large_binary()) else column
+    return list(column.to_pylist())
 
 
 def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:

@@ -122,6 +122,8 @@ def test_a_small_index_has_fewer_neighbours(count, title):
 def test_only_a_sample_of_a_large_index_is_kept(tmp_path, request):
     sample = gather(open_index(put_parquet(rows(100), tmp_path, request)[0]), most=30)
     assert sample.facts["rows"] == 100
+    assert sample.facts["rows compared, drawn at random"] == 30
+    assert "rows compared, drawn at random" not in gather(open_index(f"{tmp_path / 'docs.parquet'}")).facts
     assert len(sample.codes) == len(sample.rows.ids) == len(sample.rows.vectors) == 30
 
 
@@ -187,6 +189,15 @@ def test_rows_of_another_model_are_found(share):
     vectors = np.where(planted[:, None], model(2)(3000), model(1)(3000))
     found = foreign(vectors)
     assert (found == planted).mean() > 0.99
+
+
+def test_a_few_rows_hold_no_row_of_another_model():
+    """Clusters of a few rows share directions of variance, or not, by chance."""
+    for seed in range(5):
+        for count in (11, 20, 50):
+            vectors = np.random.default_rng(seed).standard_normal((count, 24)).astype(np.float32)
+            tables = contents(Sample(Rows(range(count), vectors), np.array(["deu-Latn"] * count), {}))
+            assert not tables["Rows that look like another model's"]
 
 
 @pytest.mark.parametrize("seed", range(3))

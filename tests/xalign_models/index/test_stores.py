@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 from collections import deque
 from contextlib import closing, suppress
+from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
@@ -20,6 +22,7 @@ from xalign_models.files import read_npz
 from xalign_models.index.auditing import gather
 from xalign_models.index.base import Columns, open_index
 from xalign_models.index.filling import fill, languages_of
+from xalign_models.ranking.ranks import normalise
 
 COUNT = 50
 ROTATION = np.linalg.qr(np.random.default_rng(5).standard_normal((DIM, DIM)))[0].astype(np.float32)
@@ -294,6 +297,83 @@ def test_arrays_of_any_name_and_bytes_as_languages_are_kept(tmp_path):
     assert {name: array.tolist() for name, array in written.items()} == {
         name: array.tolist() for name, array in arrays.items()
     }
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_bytes_as_texts_and_languages_are_read_as_texts(tmp_path, kind):
+    """Some writers of parquet leave texts without a type; the text of their repr would look like another model's."""
+    data = rows(COUNT)
+    table = data.table
+    for place, name in ((1, "text"), (2, "lang")):
+        table = table.set_column(place, name, table.column(name).cast(kind))
+    table = table.set_column(0, "id", pa.array([b"\xff%d" % row for row in range(COUNT)], kind))
+    pq.write_table(table, tmp_path / "docs.parquet")
+    sample = gather(open_index(str(tmp_path / "docs.parquet")))
+    assert (sample.rows.texts, sample.rows.ids[7]) == (data.texts, b"\xff7")
+    assert {*sample.codes} == {"deu-Latn", "eng-Latn", "fra-Latn"}
+
+
+@pytest.mark.parametrize("name", ["parquet", "npz"])
+def test_a_disk_that_is_full_ends_in_an_error(tmp_path, request, name, monkeypatch):
+    """A map into a file whose pages the disk cannot hold would end the process with SIGBUS."""
+
+    def full(path, mode="r", *others, **more):
+        if mode == "r+b":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return plain(path, mode, *others, **more)
+
+    source, columns = getattr(conftest, f"put_{name}")(rows(COUNT), tmp_path, request)
+    plain = Path.open
+    with closing(open_index(source, columns)) as index:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "open", full)
+            with pytest.raises(OSError, match="No space left"):
+                fill(index, rotated)
+        assert fill(index, rotated) == (COUNT, 0)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.float16(), pa.float64()])
+def test_a_second_column_beside_integers_holds_floats(tmp_path, kind):
+    lancedb = pytest.importorskip("lancedb")
+    data = rows(COUNT)
+    whole = (40 * data.vectors).astype(kind.to_pandas_dtype())
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(whole.ravel(), kind), DIM)
+    lancedb.connect(tmp_path).create_table("docs", data.table.set_column(3, "vector", vectors))
+    with closing(open_index(f"lancedb:{tmp_path}#docs")) as index:
+        assert fill(index, lambda part: normalise(rotated(part))) == (COUNT, 0)
+        floats = kind if pa.types.is_floating(kind) else pa.float32()
+        assert index.table.schema.field(index.second).type.value_type == floats
+
+
+def test_a_second_vector_beside_bytes_holds_floats(tmp_path, monkeypatch):
+    client_of = pytest.importorskip("qdrant_client")
+    client = client_of.QdrantClient(path=str(tmp_path / "qdrant"))
+    params = {"size": DIM, "distance": client_of.models.Distance.DOT}
+    kinds = {"bytes": client_of.models.Datatype.UINT8, "half": client_of.models.Datatype.FLOAT16}
+    named = {name: client_of.models.VectorParams(**params, datatype=kind) for name, kind in kinds.items()}
+    client.create_collection("docs", vectors_config=named)
+    client.close()
+    asked = []
+    for name, kind in (("bytes", None), ("half", kinds["half"])):
+        with closing(open_index(f"qdrant:{tmp_path / 'qdrant'}#docs", Columns(vector=name))) as index:
+            monkeypatch.setattr(index.client, "create_vector_name", lambda *made: asked.append(made))
+            index.add(DIM)
+            assert asked[-1][2].dense.datatype == kind
+
+
+def test_texts_and_languages_of_any_type_of_a_database_are_read_as_texts(request):
+    url = request.getfixturevalue("server")
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS typed")
+        connection.execute("DROP TYPE IF EXISTS spoken")
+        connection.execute("CREATE TYPE spoken AS ENUM ('de', 'en')")
+        connection.execute("CREATE TABLE typed (id int PRIMARY KEY, text char(9), lang spoken, embedding vector(2))")
+        connection.execute("INSERT INTO typed VALUES (1, 'a', 'de', '[1,2]'), (2, 'b', NULL, '[2,1]')")
+    with closing(open_index(f"{url}#typed")) as index:
+        found = next(index.rows())
+    assert (found.texts, found.langs) == (("a", "b"), ("de", None))
 
 
 @pytest.mark.parametrize("kind", ["str", "complex64", "bool"])
