@@ -30,7 +30,7 @@ def conformal(losses: AnyFloats, level: float) -> float:
 
 
 def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migration.Layers, dict[str, Any]]:
-    """A map from the vectors of a sample, all with text, to a new model's, with the losses of a map fitted on half.
+    """A map from a sample's vectors of different texts to a new model's, with the losses of a map fitted on half.
 
     The losses are measured on the other half, in an index of only that half. The map on all texts should lose less, but
     a larger index may lose more, because its rows are closer to each other. A query's loss is the share of a new
@@ -42,13 +42,15 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
         whose choice the bound does not account for; and ``cut``, the length below which a prediction belongs to it.
 
     Raises:
-        DataError: The index has fewer than 100 texts.
+        DataError: The index has fewer than 100 different texts.
         ModelError: The vectors are not from the old model.
     """
-    texts, codes = [str(text) for text in sample.rows.texts or ()], sample.codes.tolist()
+    listed = [str(text) for text in sample.rows.texts or ()]
+    places = np.sort(np.unique(listed, return_index=True)[1])  # a text in both halves would lose nothing
+    rows, texts, codes = sample.rows.take(places), [listed[place] for place in places], sample.codes[places].tolist()
     if len(texts) < LEAST:
-        raise DataError(f"A map between models needs {LEAST} texts of the index; it has {len(texts)}.")
-    stored, prompts = normalise(sample.rows.vectors), new.role_prompts()
+        raise DataError(f"A map between models needs {LEAST} different texts of the index; it has {len(texts)}.")
+    stored, prompts = normalise(rows.vectors), new.role_prompts()
     require_made_by(old, sample.rows, sample.codes)
     queries, documents = (normalise(encode(new, texts, codes, prompt)) for prompt in (prompts[0], prompts[-1]))
     held = np.random.default_rng(0).permutation(len(texts)) % 2 == 1
@@ -57,9 +59,9 @@ def fit(sample: Sample, old: Recipe, new: Recipe, method: str) -> tuple[migratio
     order, true = np.argsort(lengths), nearest_others(queries[held], documents[held], own, NEIGHBOURS)
     table = []
     for share in np.arange(0, 1, 0.05):
-        rows, first = normalise(predicted), order[: round(share * len(order))]
-        rows[first] = documents[held][first]
-        near = nearest_others(queries[held], rows, own, NEIGHBOURS)
+        pool, first = normalise(predicted), order[: round(share * len(order))]
+        pool[first] = documents[held][first]
+        near = nearest_others(queries[held], pool, own, NEIGHBOURS)
         losses = 1 - (true[:, :, None] == near[:, None]).any(axis=2).mean(axis=1)
         row = {"encoded again": share, "mean loss": float(losses.mean()), "bound": conformal(losses, LEVEL)}
         table.append({name: round(value, 3) for name, value in row.items()})

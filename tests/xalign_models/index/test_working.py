@@ -155,13 +155,29 @@ def test_migrate_predicts_a_new_models_vectors_and_lists_rows_to_encode_first(
     listed = (workdir / "moved" / "encode-first.txt").read_text().split()
     assert len(listed) / 210 == pytest.approx(record["share"], abs=0.1)
     assert f"an index of {record['rows']} rows" in out
-    assert record["rows"] == 105
+    assert record["rows"] == len({*documents.texts}) // 2
     second = np.concatenate([rows.vectors for rows in open_index(source).read(second=True)])
     true = raw_encoder(find_spec(str(new)).backbone, "cpu").encode(documents.texts, "")
     true /= np.linalg.norm(true, axis=1, keepdims=True)
     assert np.median((second * true).sum(axis=1)) > 0.8
     status, _, err = xalign("index", "migrate", source, "--from", new, "--to", new, "-o", "wrong")
     assert status == 2
+
+
+def test_copies_of_a_text_are_not_on_both_sides_of_a_measured_loss(
+    documents, xalign, workdir, tiny_model, make_model, tmp_path_factory, request
+):
+    """They would be predicted without a loss, and would set the penalty of the map."""
+    new, found = make_model(tmp_path_factory.mktemp("models") / "new", num_hidden_layers=1), []
+    for times in (1, 3):
+        (folder := workdir / str(times)).mkdir()
+        data = Data(np.tile(documents.vectors, (times, 1)), documents.langs * times, [*range(210 * times)])
+        data.__class__ = type("Copies", (Data,), {"texts": documents.texts * times})
+        source, _ = PUT["parquet"](data, folder, request)
+        assert xalign("index", "migrate", source, "--from", tiny_model, "--to", new, "-o", folder / "moved")[0] == 0
+        record = json.loads((folder / "moved" / "index.json").read_text())
+        found.append({name: record[name] for name in ("rows", "table", "share", "cut")})
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("wanted", "listed"), [(1.0, 3), (-1.0, 210)])
