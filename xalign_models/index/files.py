@@ -27,7 +27,7 @@ class Staged(Index):
     """
 
     def __init__(self, path: Path, column: str) -> None:
-        self.path, self.column = path, column
+        self.path, self.column, self.source_state = path, column, _state(path)
         self.output = path.with_name(f"{path.stem}{SUFFIX}{path.suffix}")
         self.stage, self.state = (path.with_name(f".{path.name}{SUFFIX}.{ending}") for ending in ("npy", "json"))
 
@@ -39,8 +39,8 @@ class Staged(Index):
         if second and not self.stage.exists():  # finished
             yield from type(self)(self.output, Columns(vector=self.column)).read()  # type: ignore[arg-type]
             return
-        if self.stage.exists() and len(np.load(self.stage, "r")) != self.count():
-            raise FileError(f"{self.path} has changed since the killed run; undo that run and start again.")
+        if missing and self.state.exists() and read_json(self.state).get("of") != self.source_state:
+            raise FileError(f"{self.path} has changed since the earlier run; undo that run and start again.")
         start = (self.written() or 0) if missing else 0
         for rows in self._rows():
             if rows.ids[-1] >= start:
@@ -60,7 +60,7 @@ class Staged(Index):
     def add(self, dim: int) -> None:
         self.state.unlink(missing_ok=True)  # from an earlier second file
         np.lib.format.open_memmap(self.stage, "w+", np.float32, (self.count(), dim)).flush()
-        atomic_write_text(self.state, json.dumps({"done": 0}))
+        self._record(0)
 
     def write(self, ids: Sequence[Any], vectors: Float32) -> None:
         block = np.zeros((ids[-1] - ids[0] + 1, vectors.shape[1]), np.float32)
@@ -68,23 +68,21 @@ class Staged(Index):
         with self.stage.open("r+b") as file:  # not through the map: on a full disk, the process would die of SIGBUS
             file.seek(np.lib.format.open_memmap(self.stage, "r").offset + ids[0] * block[0].nbytes)
             file.write(block.data)
-        atomic_write_text(self.state, json.dumps({"done": int(ids[-1]) + 1}))
+        self._record(int(ids[-1]) + 1)
 
     def finish(self) -> None:
         if not self.output.exists():
             with atomic_file(self.output) as temporary:
                 self._save(temporary, np.lib.format.open_memmap(self.stage, "r"))
-        atomic_write_text(self.state, json.dumps({"done": self.count(), "made": self._made()}))
+        self._record(self.count(), made=_state(self.output))  # by which :meth:`drop` recognises the second file
         self.stage.unlink(missing_ok=True)
+
+    def _record(self, done: int, **more: Any) -> None:
+        atomic_write_text(self.state, json.dumps({"done": done, "of": self.source_state, **more}))
 
     def _has_written(self) -> bool:
         """Whether this class wrote the existing second file."""
-        return self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == self._made())
-
-    def _made(self) -> list[int]:
-        """Size and time of the second file, by which :meth:`drop` recognises it."""
-        state = self.output.stat()
-        return [state.st_size, state.st_mtime_ns]
+        return self.stage.exists() or (self.state.exists() and read_json(self.state).get("made") == _state(self.output))
 
     @abstractmethod
     def _save(self, path: Path, vectors: Float32) -> None:
@@ -153,6 +151,12 @@ class Npz(Staged):
             for name, array in {**self.arrays, self.column: vectors}.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _state(path: Path) -> list[int]:
+    """Size and time of a file."""
+    state = path.stat()
+    return [state.st_size, state.st_mtime_ns]
 
 
 def _listed(array: npt.NDArray[Any]) -> list[Any]:

@@ -237,6 +237,23 @@ def test_a_file_that_changed_after_a_kill_is_refused_until_undone(tmp_path, requ
         assert fill(index, rotated) == (count, 0)
 
 
+def test_a_file_that_changed_after_a_run_is_refused_until_undone(tmp_path, request):
+    """A sample would miss that a few rows have new vectors."""
+    data = rows(COUNT)
+    source, columns = conftest.put_parquet(data, tmp_path, request)
+    with closing(open_index(source, columns)) as index:
+        fill(index, rotated)
+    data.vectors[5] = -data.vectors[5]
+    conftest.put_parquet(data, tmp_path, request)
+    with closing(open_index(source, columns)) as index:
+        assert gather(index).facts["rows"] == COUNT
+        with pytest.raises(FileError, match="has changed since the earlier run; undo"):
+            fill(index, rotated)
+        index.drop()
+        assert fill(index, rotated) == (COUNT, 0)
+        np.testing.assert_allclose(content(index, second=True)[1], data.vectors @ ROTATION, atol=1e-5)
+
+
 def test_an_unknown_source_is_refused(tmp_path):
     with pytest.raises(ModelError, match="is not a readable index"):
         open_index("elastic:host#docs")
