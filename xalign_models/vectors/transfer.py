@@ -139,7 +139,8 @@ def import_file(
             raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, but {model} has {dim}.")
         if not count and check and rows.by == "text":
             checked = min(check, len(rows.names))
-            _require_same(spec, rows.names[:checked], rows.matrix[:checked], chosen, file, device)
+            some = np.linspace(0, len(rows.names) - 1, checked).astype(int)
+            _require_same(spec, [rows.names[place] for place in some], rows.matrix[some], chosen, file, device)
         keys = [bytes.fromhex(name) if rows.by == "id" else key(chosen, name) for name in rows.names]
         for start in range(0, len(keys), ROWS):
             store.put(namespace, keys[start : start + ROWS], rows.matrix[start : start + ROWS].astype(np.float32))

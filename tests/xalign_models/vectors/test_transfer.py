@@ -101,6 +101,9 @@ def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_
     for message, matrix in others.items():
         with pytest.raises(ModelError, match=message):
             import_file(write_vectors(workdir / "v.parquet", [f"{text} w1" for text in TEXTS], matrix), model, store)
+    late = np.concatenate([own[:8], own[8:][::-1]])
+    with pytest.raises(ModelError, match="another model, prompt or pooling"):
+        import_file(write_vectors(workdir / "v.parquet", TEXTS, late), model, store)
     unit = own / np.linalg.norm(own, axis=1, keepdims=True)
     with pytest.raises(ModelError, match=r"with length 1; the store keeps them with .*, not normalised"):
         import_file(write_vectors(workdir / "v.parquet", TEXTS, unit), model, store)
