@@ -1,5 +1,6 @@
 """Detects rows of another model, prompt or version by encoding texts again."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from xalign_models.models.recipe import ROLES, Recipe
 from xalign_models.ranking.ranks import normalise
 from xalign_models.vectors.transfer import SAME
 
+logger = logging.getLogger(__name__)
 AGAIN = 64
 """Maximum number of texts that are encoded again."""
 
@@ -51,12 +53,19 @@ def prompts_of(recipe: Recipe) -> dict[str, str]:
 def require_made_by(recipe: Recipe, rows: Rows, codes: Any, least: float = SAME) -> None:
     """Refuse rows with texts if the median cosine between stored vectors and the model's is below ``least``.
 
+    A warning says how many of the texts that were encoded again have a lower cosine.
+
     Raises:
         ModelError: The vectors are another model's.
     """
-    cosines = cosines_again(recipe, rows, codes)
-    if cosines.size and np.median(cosines.max(axis=0)) < least:
+    found = cosines_again(recipe, rows, codes)
+    best = found.max(axis=0) if found.size else np.ones(1)
+    if np.median(best) < least:
         raise ModelError(f"The vectors are not from {recipe.spec.name}; `xalign index audit` shows whose they are.")
+    if few := int((best < least).sum()):
+        logger.warning(
+            "%d of %d texts have vectors of another model or version: encode such rows again.", few, len(best)
+        )
 
 
 def encoded_again(recipe: Recipe, cosines: Float32) -> list[dict[str, Any]]:

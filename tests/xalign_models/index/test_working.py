@@ -206,6 +206,13 @@ def test_an_index_of_another_model_is_left_alone(command, documents, xalign, wor
     assert open_index(source).written() is None
 
 
+def test_a_fix_says_that_some_rows_are_another_models(documents, xalign, workdir, tiny_model, request, caplog):
+    documents.vectors[::5] = np.random.default_rng(0).standard_normal(documents.vectors[::5].shape)
+    source, _ = PUT["parquet"](documents, workdir, request)
+    assert xalign("index", "fix", source, "-o", "maps", "--model", tiny_model, "--method", "centered", *OPTIONS)[0] == 0
+    assert re.search(r"\d+ of 64 texts have vectors of another model or version", caplog.text)
+
+
 def test_a_language_that_does_not_exist_and_rows_without_text(documents, xalign, workdir, tiny_model, request):
     documents.texts = [None, "", *documents.texts[2:]]
     source, _ = PUT["parquet"](documents, workdir, request)
