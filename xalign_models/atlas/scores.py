@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain, compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ class Scores:
         rows: (rows, r) ``u``.
         coordinates: (models, r) ``v``.
         residuals: (rows, models).
-        states: (rows, models) number of measured tasks, plus 16 times that of those that the model was trained on.
+        states: (rows, models) number of measured tasks, plus ``_factor`` times that of those the model was trained on.
         row_spreads: (rows,) ``a``.
         model_spreads: (kinds, models) ``b``.
         effects: (kinds,) mean of the logit that training on a task adds to the score there.
@@ -112,8 +112,8 @@ class Scores:
         at = number * len(self.languages) + self.place[language]
         base = self.coordinates.astype(np.float64) @ self.rows[at] / UNIT**2
         score = np.clip(score_of(base) + self.residuals[at] / STEP, 1e-3, 1 - 1e-3)
-        measured, trained = self.states[at] % 16, self.states[at] // 16
         tasks = max(int(self.tasks[at]), 1)
+        trained, measured = np.divmod(self.states[at].astype(np.int64), _factor(tasks))
         centre = np.log(score / (1 - score)) - (self.effects[number] * trained / tasks if adjusted else 0)
         known = self.tasks[at] > 0
         own = self.model_spreads[number].astype(np.float64) * known
@@ -139,6 +139,15 @@ class _Part(NamedTuple):
     scores: Float64
     spreads: Float64
     states: npt.NDArray[np.int64]
+
+    def counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Numbers (rows, models) of tasks that the model was trained on, and of all measured ones."""
+        return np.divmod(self.states, _factor(self.tasks)[:, None])
+
+
+def _factor(tasks: Any) -> Any:
+    """The factor of the second number in the states of rows with some number of tasks."""
+    return np.maximum(tasks + 1, 16)
 
 
 def main_columns(columns: Sequence[Column]) -> set[str]:
@@ -179,7 +188,8 @@ class _Evidence(NamedTuple):
             whole = [observed[:, numbers].all(axis=1) for numbers in tasks.values()]
             on = [w & trained[:, numbers[0]] for w, numbers in zip(whole, tasks.values(), strict=True)]
             means = [np.mean([x[:, c].mean(axis=1) for c in tasks.values()], axis=0) for x in (filled, spread)]
-            states = np.sum(whole, axis=0) + 16 * np.sum(on, axis=0)
+            most = 32767 // _factor(len(tasks)) - 1
+            states = np.sum(whole, axis=0) + _factor(len(tasks)) * np.minimum(np.sum(on, axis=0), most)
             rows.append((start + self.place[language], len(tasks), *means, states))
         numbers, counts, *arrays = zip(*rows, strict=True) if rows else ((),) * 5
         tables = (np.array(part).reshape(len(rows), len(values)) for part in arrays)
@@ -215,14 +225,14 @@ def _scales(evidence: _Evidence) -> tuple[Float64, Float64]:
             kept = np.where(hidden, np.nan, evidence.scores)
             held_out = evidence._replace(scores=kept).parts(fit(logit(kept)))
             for number, (part, true) in enumerate(zip(held_out, truth, strict=True)):
-                whole = (true.states % 16 == true.tasks[:, None]) & (part.states % 16 < true.states % 16)
-                lacking = 1 - (part.states % 16) / part.tasks[:, None]
+                (on, had), (still_on, has) = true.counts(), part.counts()
+                whole = (had == true.tasks[:, None]) & (has < had)
+                lacking = 1 - has / part.tasks[:, None]
                 errors = logit(true.scores) - logit(part.scores)
                 doubts = np.exp(np.add.outer(*_margins(part.spreads))) * lacking
                 of_kinds[number].append(np.abs(errors[whole] / doubts[whole]))
                 if by == "text":
-                    on = true.states // 16 > part.states // 16
-                    gains[number].append(np.stack([errors / lacking.clip(0.1), on])[:, whole])
+                    gains[number].append(np.stack([errors / lacking.clip(0.1), on > still_on])[:, whole])
     effects = [_effect(*np.concatenate(gain, axis=1)) for gain in gains]
     return np.array([[*map(_covering, of_kinds)] for of_kinds in ratios]), np.array(effects)
 
@@ -282,7 +292,7 @@ def estimate(atlas: Atlas, like: Scores | None = None) -> Scores:
     rows = _quantised(left[:, :_RANK] * np.sqrt(singular[:_RANK]))
     coordinates = _quantised(right[:_RANK].T * np.sqrt(singular[:_RANK]))
     margins = [_margins(part.spreads) for part in parts]
-    measured = found.states % 16 == found.tasks[:, None]
+    measured = found.counts()[1] == found.tasks[:, None]
     missed = like.scales[2] if like else _left_out(languages, known, atlas.named, residues, measured)
     row_spreads = np.log(missed[number_of] * errors)
     row_spreads[known] = np.concatenate([of_rows for of_rows, _ in margins])

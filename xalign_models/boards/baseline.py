@@ -183,7 +183,7 @@ def make_baseline(
             continue
         broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
-            percent = {subset: round(100 * max(-1, min(value, 1)), 4) for subset, value in sorted(values.items())}
+            percent = {subset: round(100 * max(-1, min(value, 1)), 7) for subset, value in sorted(values.items())}
             revision, split = table.text
             entry = BaselineEntry(dataset_revision=revision, split=split, scores=percent)
             scores.setdefault(model, {})[task] = entry

@@ -26,7 +26,7 @@ from xalign_models.results.reading import Results, TaskScores
 from xalign_models.results.significance import ALPHA
 from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
 
-DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
+DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "*eng_Latn-*", "X→eng": "*-eng_Latn"}}
 """Tasks with a column per direction: headers and subsets."""
 _SAME_METRIC = {"accuracy": "precision_at_1", "spearman": "cosine_spearman", "pearson": "cosine_pearson"}
 """Metrics with other names in papers than in mteb."""
@@ -304,11 +304,11 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
     if not values:
         return {}
     pairs, mean = language_pairs(values) or {}, fmean(values.values())
-    if task in DIRECTIONS:
+    if pairs and task in DIRECTIONS:
         headings = {}
         for heading, pattern in DIRECTIONS[task].items():
             scores = {
-                next(language for language in pairs[subset] if language != "eng_Latn"): value
+                next((language for language in pairs[subset] if language != "eng_Latn"), "eng_Latn"): value
                 for subset, value in values.items()
                 if fnmatchcase(subset, pattern)
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class GateReport:
         counted = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
         word = {0: "passed", 1: "FAILED", 3: "CANNOT TELL"}[self.exit_code]
         noisy = [-row.low for row in self.rows if row.verdict == Verdict.CANNOT_TELL and row.low is not None]
-        counted += f"; the items support a tolerance of {max(noisy):.2f} points" if noisy else ""
+        counted += f"; the items support a tolerance of {math.ceil(100 * max(noisy)) / 100:.2f} points" if noisy else ""
         notes = f"; new results without an old one: {len(self.unguarded)}" if self.unguarded else ""
         return f"Gate {word} ({counted}{notes})."
 

@@ -40,8 +40,9 @@ function readTable() {
       for (let i = 0; i < rank; i++) sum += rows[row * rank + i] * coordinates[model * rank + i];
       const raw = logistic(sum / unit ** 2) + residuals[row * models.length + model] / step,
         score = Math.min(0.999, Math.max(0.001, raw)),
-        measured = state % 16,
-        trained = state >> 4,
+        base = Math.max(tasks[row] + 1, 16),
+        measured = state % base,
+        trained = Math.floor(state / base),
         centre = Math.log(score / (1 - score)) - (adjusted ? (effects[kind] * trained) / share : 0),
         own = tasks[row] ? model_spreads[kind * models.length + model] : 0,
         width = Math.exp((row_spreads[row] + own) / unit) * (1 - measured / share);
@@ -105,7 +106,7 @@ function chooseModels(table, wish) {
     .sort((a, b) => b.score - a.score)
     .slice(0, SETTINGS.next)
     .map(({ about, model }) => {
-      const cells = kinds.flatMap((kind) => wish.languages.map((label) => ({ kind, label, ...table.cell(kind, label, model) })));
+      const cells = kinds.flatMap((kind) => wish.languages.map((label) => ({ kind, label, ...table.cell(kind, label, model, wish.adjusted) })));
       return { about, ...cells.reduce((a, b) => (b.high - b.low > a.high - a.low ? b : a)) };
     });
   return { candidates, coverage, cheapest, next, cells: total(kinds.map(has)) };

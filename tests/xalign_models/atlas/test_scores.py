@@ -59,6 +59,18 @@ def test_training_is_counted_and_taken_off_on_request(table):
     assert logits[0] - logits[1] == pytest.approx(1 / 3)  # one of three tasks
 
 
+def test_many_tasks_of_a_language_are_counted():
+    """In English, mteb has hundreds of retrieval tasks."""
+    columns = [column(f"T{seed:03}", QUALITY, noise=0.15, seed=seed) for seed in range(20)]
+    made = atlas(*columns, about=[PublishedModel("org/m03", trained_on=("T000", "T019"))])
+    scores = estimate(made, scores_of(load_atlas()))
+    row = scores.row("retrieval", LANGUAGES[0])
+    np.testing.assert_array_equal(row.measured, 20)
+    np.testing.assert_array_equal(np.flatnonzero(row.trained), scores.models.index("org/m03"))
+    assert row.trained.max() == 2
+    np.testing.assert_array_equal(row.low, row.high)
+
+
 def test_kinds_are_asked_for_apart(table):
     first = {
         kind: choose(table, Wish((LANGUAGES[0],), kind)).candidates[0].model for kind in ("retrieval", "clustering")

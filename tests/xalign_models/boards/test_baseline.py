@@ -29,14 +29,14 @@ def results(put, tmp_path):
 
 def test_it_has_each_subset_in_percent(results, tmp_path) -> None:
     baseline = make_baseline(results)
-    expected = {"dataset_revision": "d1", "split": "test", "scores": {"de": 12.3457, "en": 50.0}}
+    expected = {"dataset_revision": "d1", "split": "test", "scores": {"de": 12.3456789, "en": 50.0}}
     assert baseline.scores[A]["S"].model_dump() == expected
     assert make_baseline(results, models=["lsar__tiny"], tasks=["S"]).scores.keys() == {B}
     with pytest.raises(ResultsError, match="nope"):
         make_baseline(results, tasks=["nope"])
     write_baseline(tmp_path / "baseline.json", baseline, {})
     before = read_before(tmp_path / "baseline.json")
-    assert before.results.tables[A, "S"].values() == pytest.approx({"de": 0.123457, "en": 0.5})
+    assert before.results.tables[A, "S"].values() == pytest.approx({"de": 0.123456789, "en": 0.5})
 
 
 @pytest.mark.parametrize("value", [1.0000005, 1.0000000000000002, 1.0])

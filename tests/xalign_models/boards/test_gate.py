@@ -187,7 +187,7 @@ def test_a_fall_within_the_noise_is_not_a_regression_nor_a_pass(put_hits, keep, 
     # for neighbours that moved together by chance
     supported = float(re.search(r"support a tolerance of ([\d.]+) points", report.summary())[1])
     assert 1.92 < supported < 2.05
-    assert (run(f"{supported + 0.01}").exit_code, run(f"{supported - 0.01}").exit_code) == (0, 3)
+    assert (run(f"{supported}").exit_code, run(f"{supported - 0.01}").exit_code) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -554,6 +554,20 @@ def test_planted_errors_in_an_alignment_trip_it(put_hits, keep) -> None:
     swapped = {"deu-Latn": "fra-Latn", "fra-Latn": "deu-Latn"}
     score(lambda vectors, code: fitted.transform(vectors, swapped.get(code, code)))
     assert set(reasons(run(), "fail")) == {"deu-Latn-eng-Latn", "fra-Latn-eng-Latn", "mean"}
+
+
+def test_the_tolerance_that_the_summary_names_passes() -> None:
+    for low in (-2.5709, -2.57, -2.5791):
+        row = GateRow(A, "T", "deu", 1.0, Verdict.CANNOT_TELL, "", 80.0, 79.0, low, 0.5, 0.4)
+        named = re.search(r"tolerance of ([\d.]+) points", GateReport((row,)).summary())[1]
+        assert decide([row._replace(tolerance=float(named))])[0].verdict == Verdict.PASS
+
+
+def test_scores_of_many_decimals_pass_their_own_baseline(put, tmp_path) -> None:
+    put(A, "S", {"en": 0.81436781, "de": 0.123456789012345})
+    results, path = read_results(tmp_path), tmp_path / "baseline.json"
+    write_baseline(path, make_baseline(results), {})
+    assert compare(results, read_before(path, ["0"])).exit_code == 0
 
 
 def test_thousands_of_pairs_are_compared_in_linear_time(put, keep) -> None:

@@ -454,6 +454,20 @@ def test_the_mean_of_a_task_by_language_is_over_what_the_models_share(put, tmp_p
 # detail
 
 
+def test_tatoeba_with_other_subsets_or_splits_is_shown(put, tmp_path) -> None:
+    path = put(PLAIN, "Tatoeba36", {"deu_Latn-eng_Latn": 0.6, "eng_Latn-eng_Latn": 0.9}) / "Tatoeba36.json"
+    table = cells(detail(read_results(tmp_path), "Tatoeba36"))
+    assert table["eng-Latn"]["plain__tiny eng→X"].score == pytest.approx(90)
+    put(PLAIN, "Tatoeba36", {"deu_Latn-eng_Latn": 0.6, "eng_Latn-deu_Latn": 0.8, "other": 0.9})
+    assert cells(detail(read_results(tmp_path), "Tatoeba36"))["other"]["plain__tiny"].score == pytest.approx(90)
+    put(PLAIN, "Tatoeba36", {"deu_Latn-eng_Latn": 0.6, "eng_Latn-deu_Latn": 0.8})
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"scores": {**result["scores"], "dev": result["scores"]["test"]}}))
+    assert cells(detail(read_results(tmp_path), "Tatoeba36"))["dev/eng_Latn-deu_Latn"]["plain__tiny"].score == 80
+    board = leaderboard(read_results(tmp_path))
+    assert [cell.score for cell in cells(board)[PLAIN].values()] == pytest.approx([80, 60])
+
+
 def test_detail_of_pairs_is_into_and_from(put, tmp_path) -> None:
     scores = {"aaa_Latn-bbb_Latn": 0.2, "bbb_Latn-aaa_Latn": 0.9, "aaa_Latn-ccc_Latn": 0.4, "ccc_Latn-aaa_Latn": 0.5}
     put(PLAIN, "T", scores, trained=("T",))

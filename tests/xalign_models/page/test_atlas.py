@@ -34,6 +34,7 @@ WISHES = [
     Wish(("swh-Latn",), "clustering"),
     Wish(("haw-Latn", "kat-Geor"), "retrieval"),
     Wish(("taq-Latn",)),
+    Wish(("fra-Latn",), adjusted=True),
     Wish(("zho-Hans", "jpn-Jpan", "kor-Hang"), max_dimension=1024),
 ]
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e{{data}}"
@@ -67,6 +68,7 @@ def ranked_in(driver, wish: Wish) -> dict:
         "size": str(wish.max_parameters or ""),
         "licence": wish.licence or "",
         "dimension": str(wish.max_dimension or ""),
+        "adjusted": "1" if wish.adjusted else "",
     }
     return driver.execute_script(
         "const choice = chooseModels(readTable(), wishOf(arguments[0]));"
