@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ import numpy as np
 
 from xalign_models.atlas.imported import Imported
 from xalign_models.atlas.table import KINDS, Atlas, Column, PublishedModel
-from xalign_models.errors import LanguageError
 from xalign_models.files import read_parquet
-from xalign_models.languages import FLORES_200, canonical, is_canonical
+from xalign_models.results.languages import language_code
 from xalign_models.results.reading import TaskScores
 
 EXCLUDED = {
@@ -36,21 +35,7 @@ _KINDS = {
     "Classification": "classification",
     "Clustering": "clustering",
 }
-# The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
-_MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}
 _ENGLISH = "eng-Latn"
-
-
-@cache
-def language_code(code: str) -> str | None:
-    """The canonical form of a public result's language code, or the code itself if only mteb knows it, else None."""
-    code = _MENDED.get(code, code)
-    if code in FLORES_200:
-        return code
-    try:
-        return canonical(code)
-    except LanguageError:
-        return code if is_canonical(code) else None
 
 
 def columns_of(results: Iterable[TaskScores], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:

@@ -5,14 +5,29 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, combinations
 from statistics import fmean
 from typing import TypeVar
 
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import FLORES_200, canonical, is_canonical
 
+# The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
+_MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}
 _PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
+
+
+@cache
+def language_code(code: str) -> str | None:
+    """The canonical form of a public result's language code, or the code itself if only mteb knows it, else None."""
+    code = _MENDED.get(code, code)
+    if code in FLORES_200:
+        return code
+    try:
+        return canonical(code)
+    except LanguageError:
+        return code if is_canonical(code) else None
 
 
 def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:

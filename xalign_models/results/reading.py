@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from math import nan
 from operator import itemgetter
@@ -22,7 +22,7 @@ from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import is_number, read_json
 from xalign_models.parallel import map_forked
-from xalign_models.results.languages import within
+from xalign_models.results.languages import language_code, within
 from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, bounds, why_impossible
 from xalign_models.specs import ModelSpec
@@ -332,9 +332,8 @@ def read_result(path: Path, model: ModelMeta | None = None, frames: dict[Frame, 
         frame = Frame(
             tuple([split for split, of_split in data["scores"].items() for _ in of_split]),
             _texts([entry["hf_subset"] for entry in entries]),
-            tuple([tuple(entry.get("languages", ())) for entry in entries]),
+            tuple([_spoken(tuple(entry.get("languages", ()))) for entry in entries]),
         )
-        _texts(chain.from_iterable(frame.spoken))
         frame = frame if frames is None else frames.setdefault(frame, frame)
         if frame.twice:
             raise ValueError(f"it lists {', '.join(frame.twice[:MOST_NAMED])} more than once")
@@ -404,6 +403,12 @@ def _text(value: Any) -> str:
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
     texts = tuple(values)
     return texts if {*map(type, texts)} <= {str} else tuple(map(_text, texts))
+
+
+@lru_cache(maxsize=1 << 16)  # of pairs, there may be 40,000
+def _spoken(codes: tuple[Any, ...]) -> tuple[str, ...]:
+    """Canonical codes of languages, as far as they are known."""
+    return tuple(language_code(code) or code for code in _texts(codes))
 
 
 def _columns(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_models.atlas.derive import columns_of, derive, language_code
+from xalign_models.atlas.derive import columns_of, derive
 from xalign_models.atlas.imported import Imported, read_public
 from xalign_models.atlas.table import KINDS, load_atlas, save
 from xalign_models.errors import ResultsError
+from xalign_models.results.languages import language_code
 
 NTREX, MLQA, STS = "NTREXBitextMining", "MLQARetrieval", "STS17"
 TYPES = {NTREX: "bitext", MLQA: "retrieval", STS: "sts"}

@@ -113,6 +113,15 @@ def test_languages_may_be_chosen(put, tmp_path) -> None:
     assert board.rows[1].cells["T"].languages == ("deu-en",)
 
 
+def test_languages_are_found_by_any_code_that_mteb_gives_them(put, tmp_path) -> None:
+    spoken = {"ar": ["ara-Arab"], "fa": ["fas-Arab"], "ko": ["kor-Kore"], "de": ["deu-Latn"], "x": ["python-Code"]}
+    put(PLAIN, "T", {"ar": 0.9, "fa": 0.8, "ko": 0.7, "de": 0.1, "x": 0.2}, languages=spoken)
+    results = read_results(tmp_path)
+    assert results.tables[PLAIN, "T"].frame.spoken[-1] == ("python-Code",)
+    board = leaderboard(results, languages=["arb-Arab", "pes-Arab", "kor-Hang"])
+    assert cells(board)[PLAIN]["T"].score == pytest.approx(80)
+
+
 @pytest.mark.parametrize("new", [{"data": "d2"}, {"split": "validation"}])
 @pytest.mark.parametrize("subsets", [("de", "fr"), ("aaa_Latn-bbb_Latn", "bbb_Latn-aaa_Latn")])
 def test_other_text_is_marked_by_language_too(put, tmp_path, new, subsets) -> None:

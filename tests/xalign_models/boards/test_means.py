@@ -25,7 +25,7 @@ def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
         "org/b,Pairs,bbb-Latn,55.00",
         "org/b,Pairs,ccc-Latn,40.00",
     ]
-    assert means_csv(results, languages=("ccc-Latn", "fr")).splitlines()[1:] == [
+    assert means_csv(results, languages=("ccc-Latn", "fra-Latn")).splitlines()[1:] == [
         "org/a,Single,mean,25.00",
         "org/a,Single,fr,25.00",
         "org/b,Pairs,mean,40.00",

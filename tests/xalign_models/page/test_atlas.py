@@ -331,7 +331,7 @@ def test_ten_numbers_of_ten_models_lead_from_the_page_to_the_public_results(page
 
 def belongs(codes: list[str], language: str, kind: str, task: str) -> bool:
     """Whether a subset in these languages counts for a language's cell, told from the documentation's table."""
-    from xalign_models.atlas.derive import language_code
+    from xalign_models.results.languages import language_code
 
     first, last = language_code(codes[0]), language_code(codes[-1])
     if first == last:
