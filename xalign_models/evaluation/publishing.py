@@ -16,7 +16,6 @@ from xalign_models.files import read_json, read_log
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.mteb import absent
-from xalign_models.models.names import locate
 from xalign_models.paths import CARD, atomic_directory, files_below
 from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
 from xalign_models.results.reading import Results
@@ -65,12 +64,12 @@ def card_text(model: Path, results: Results | None = None) -> str:
     path = model / "README.md"
     card = ModelCard(path.read_text(encoding="utf-8") if path.is_file() else "")
     metadata: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
-    scores = list(_scores(locate(str(model)).name, results)) if results else []
-    spec = read_card(model).spec
+    spec, meta = read_card(model).spec, model_meta(str(model))
+    scores = list(_scores(meta.name, meta.revision, results)) if results else []
     fields = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "license": model_meta(str(model)).license,
+        "license": meta.license,
         "base_model": spec.backbone.mteb_name if spec else None,
         "model_name": metadata.get("model_name") or model.resolve().name,
         **{key: value for key, value in metadata.items() if key not in {"tags", "model-index"}},
@@ -81,14 +80,14 @@ def card_text(model: Path, results: Results | None = None) -> str:
     return f"---\n{data.to_yaml()}\n---\n\n{body}\n"
 
 
-def _scores(name: str, results: Results) -> Iterator[EvalResult]:
-    """Each subset's main score, in the format of mteb's cards; tasks unknown to mteb are left out."""
+def _scores(name: str | None, revision: str | None, results: Results) -> Iterator[EvalResult]:
+    """Each subset's main score, in mteb's format; tasks unknown to mteb and other revisions are left out."""
     import mteb
 
     for task in results.tasks:
         with suppress(KeyError):  # the model was not scored on it, or mteb does not know it
-            table, metadata = results.tables[name, task], mteb.get_task(task).metadata
-            for split, subset, _, score in table.rows():
+            table, metadata = results.tables[str(name), task], mteb.get_task(task).metadata
+            for split, subset, _, score in table.rows() if table.revision == revision else ():
                 yield EvalResult(
                     task_type="sentence-similarity",
                     task_name=metadata.type,

@@ -47,6 +47,15 @@ def test_a_dry_run_then_a_directory(xalign, model, workdir) -> None:
     assert SentenceTransformer(str(workdir / "public"), trust_remote_code=True) is not None
 
 
+def test_scores_of_an_earlier_fit_are_not_published(xalign, model, tiny_model) -> None:
+    fit = ("fit", "centered", "--backbone", tiny_model, "--corpus", "own:fit", "--label", "ours", "-o", "model")
+    assert xalign(*fit)[0] == 0
+    assert xalign("run", "-m", "model", "-t", "OwnParallel", "--data", "own=own")[0] == 0
+    assert "README.md, with 0 scores" not in xalign("publish", "model", "--to", "public")[1]
+    assert xalign(*fit, "--limit", "30")[0] == 0  # which has the same name
+    assert "README.md, with 0 scores" in xalign("publish", "model", "--to", "public")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
