@@ -205,20 +205,28 @@ def comparable(results: Iterable[TaskScores]) -> list[dict[str, Any]]:
     ]
 
 
-def write_results(results: Iterable[TaskScores], root: Path, source: str) -> None:
-    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result.
+def write_results(results: Iterable[TaskScores], root: Path, source: str) -> list[str]:
+    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result; return those left out.
 
-    Each model's metadata records ``source``, the origin of the results.
+    A file has one text and metric, so the others' results of a revision are left out. Each model's metadata records
+    ``source``, the origin of the results.
     """
+    written: set[Path] = set()
+    left_out = []
     for result in results:
         folder = root / "results" / folder_name(result.model) / result.revision
-        atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
+        if (path := folder / f"{result.task}.json") in written:
+            left_out.append(f"{_name(result)}: not written, {path.name} has another text or metric of this revision")
+            continue
+        written.add(path)
+        atomic_write_text(path, json.dumps(_content(result), ensure_ascii=False))
         if not (folder / META).exists():
             meta: dict[str, Any] = {"name": result.model, "revision": result.revision, "imported_from": source}
             with suppress(FileError):
                 if isinstance(prompts := read_meta(result.folder).arguments.get("model_prompts"), dict):
                     meta["loader_kwargs"] = {"model_prompts": prompts}
             atomic_write_text(folder / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
+    return left_out
 
 
 def _content(result: TaskScores) -> dict[str, Any]:

@@ -49,17 +49,17 @@ def import_mteb_results(
 
     imported = read_public(path, models=split_list(models), tasks=split_list(tasks))
     rows = comparable(imported.results)
-    if output is not None:
-        write_results(imported.results, output, str(path))
+    unwritten = [] if output is None else write_results(imported.results, output, str(path))
+    problems = [*imported.problems, *unwritten]
     if json:
-        print_json({"comparable": rows, "left_out": imported.problems})
+        print_json({"comparable": rows, "left_out": problems})
         return
     print_rows(rows, right=("models", "subsets", "scores"))
-    for problem in imported.problems:
+    for problem in problems:
         tell(problem)
     count = plural(len({result.model for result in imported.results}), "model")
     written = f"; wrote {output}/results" if output is not None else "; --output ROOT writes them"
-    say(f"{plural(len(imported.results), 'result')} of {count}, {len(imported.problems)} left out or cut{written}")
+    say(f"{plural(len(imported.results), 'result')} of {count}, {len(problems)} left out or cut{written}")
 
 
 def choose(

@@ -119,6 +119,17 @@ def test_f1_is_not_taken_for_accuracy_where_both_are_equal(tmp_path):
     assert result.rows()[2] == ("test", "s2", ("deu-Latn", "eng-Latn"), 0.5)
 
 
+def test_two_texts_of_a_revision_do_not_overwrite_each_other(tmp_path):
+    columns = "model revision mteb_version task dataset_revision split subset languages main_score metric".split()
+    rows = [("org/m", "r", "2.0", "T", text, "test", "de", "deu-Latn", 0.5, "f1") for text in ("old", "new")]
+    pd.DataFrame(rows, columns=columns).to_parquet(tmp_path / "table.parquet")
+    imported = read_public(tmp_path / "table.parquet")
+    assert len(imported.results) == 2
+    (line,) = write_results(imported.results, tmp_path, "the table")
+    assert line == "org/m r T: not written, T.json has another text or metric of this revision"
+    assert read_results(tmp_path).tables["org/m", "T"].dataset_revision == imported.results[0].dataset_revision
+
+
 def test_a_table_with_names_that_leave_the_folder_is_refused_line_by_line(tmp_path):
     columns = "model revision mteb_version task dataset_revision split subset languages main_score metric".split()
     row = ("a__b", "../../r", "2.0", "Tatoeba", "d", "test", "s", "deu-Latn eng-Latn", 0.5, "f1")
