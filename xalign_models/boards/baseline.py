@@ -171,7 +171,9 @@ def make_baseline(
         ResultsError: A name has no results, or one of the chosen results is unreadable, has an impossible score or
             several revisions.
     """
-    chosen = set(product(choose_models(results.models, models), choose(results.tasks, tasks, "task")))
+    keys = {*results.tables, *results.unreadable}
+    names, task_names = sorted({model for model, _ in keys}), sorted({task for _, task in keys})
+    chosen = set(product(choose_models(names, models), choose(task_names, tasks, "task")))
     broken = [str(path) for key, path in results.unreadable.items() if key in chosen]
     broken += [
         f"{model} on {task} has the revisions {', '.join(results.several[model, task])}"

@@ -45,6 +45,12 @@ def test_a_score_just_above_one_is_kept_as_one(put, tmp_path, value: float) -> N
     assert make_baseline(read_results(tmp_path)).scores[A]["S"].scores == {"en": 100.0}
 
 
+def test_a_model_with_damaged_results_alone_is_not_left_out(put, results, tmp_path) -> None:
+    (put("org/c", "S", {"en": 0.5}) / "S.json").write_text("{")
+    with pytest.raises(ResultsError, match=r"A baseline needs usable results: .*org__c"):
+        make_baseline(read_results(tmp_path))
+
+
 def test_writing_keeps_tolerances_and_other_models(results, tmp_path) -> None:
     path = tmp_path / "results" / "baseline.json"
     write_baseline(path, make_baseline(results, models=[B]), {"default": 0.25, "S": 2})
