@@ -16,14 +16,17 @@ TERMINATED = 143
 class _Output(io.FileIO):
     """A standard stream whose reader may leave, as ``| head`` does: the rest is discarded, and the command goes on.
 
-    So its exit status is the one that it has without the pipe.
+    So its exit status is the one that it has without the pipe. An output that a full disk cuts is an error; lost messages
+    are not.
     """
 
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
+                raise
             return super().write(data)
 
 

@@ -72,6 +72,17 @@ def test_a_verdict_is_the_status_whoever_reads(tmp_path: Path, ending: str, scor
     assert (done.returncode, done.stdout, done.stderr) == (verdict, "", "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("full", ["stdout", "stderr"])
+def test_an_output_that_a_full_disk_cuts_is_an_error(workdir: Path, full: str) -> None:
+    command = [*COMMAND, *(("tasks", "--json") if full == "stdout" else ("gate", "--against", "nowhere"))]
+    with Path("/dev/full").open("w") as device:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, full: device}
+        done = subprocess.run(command, check=False, text=True, cwd=workdir, **streams)
+    assert done.returncode == 2
+    assert (done.stderr or "").splitlines() == ["error: [Errno 28] No space left on device"] * (full == "stdout")
+
+
 def test_an_error_is_2_whoever_reads(tmp_path: Path) -> None:
     command = f"{shlex.join(COMMAND)} gate --against nowhere 2>&1 | true; exit ${{PIPESTATUS[0]}}"
     assert subprocess.run(["bash", "-c", command], check=False, cwd=tmp_path).returncode == 2
