@@ -16,8 +16,7 @@ TERMINATED = 143
 class _Output(io.FileIO):
     """A standard stream whose reader may leave, as ``| head`` does: the rest is discarded, and the command goes on.
 
-    So its exit status is the one that it has without the pipe. An output that a full disk cuts is an error; lost messages
-    are not.
+    So its exit status is the one that it has without the pipe. An output that a full disk cuts is an error.
     """
 
     def write(self, data: Any, /) -> int:
