@@ -257,7 +257,8 @@ def detail(
     cells: dict[str, dict[str, Cell]] = {"mean": {}}
     columns: list[str] = []
     legend = [f"{task}: {_name(metric)} in percent."]
-    by_model = {head.name: results.tables[head.name, task].values(metric, languages) for head in heads}
+    subsets = results.subsets(task, chosen, languages)
+    by_model = {head.name: results.tables[head.name, task].values(metric, subsets) for head in heads}
     texts = {name: frozenset(zip(repeat(results.tables[name, task].text), by_model[name])) for name in by_model}
     common = shared([*filter(None, texts.values())])
     for head in heads:

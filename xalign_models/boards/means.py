@@ -27,8 +27,9 @@ def means_csv(results: Results, models: Collection[str] | None = None, languages
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("model", "task", "language", "score"))
+    subsets = {task: languages and results.subsets(task, chosen, languages) for task in results.tasks}
     for (model, task), table in results.tables.items():
-        if (values := table.values(languages=languages)) and model in chosen:
+        if model in chosen and (values := table.values(subsets=subsets[task])):
             means = {"mean": fmean(values.values())}
             for row, weights in sorted(language_weights(values).items()):
                 means.setdefault(row, fsum(weight * values[subset] for subset, weight in weights.items()))

@@ -150,19 +150,16 @@ class TaskScores:
         """Revision and splits of the text: results of other texts do not compare."""
         return self.dataset_revision, self.frame.split
 
-    def values(self, metric: str = MAIN, languages: Collection[str] | None = None) -> Mapping[str, float]:
-        """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out.
+    def values(self, metric: str = MAIN, subsets: Collection[str] | None = None) -> Mapping[str, float]:
+        """The metric by subset, of some or all; by ``split/subset`` if there are several splits.
 
-        With canonical codes of ``languages``, a subset counts that has one of them, and no other but that of all pairs.
+        Subsets without it are left out.
         """
         if metric not in self._values:
             keyed = zip(self.frame.keys, self.columns[metric].tolist(), strict=True) if metric in self.columns else ()
             self._values[metric] = {key: value for key, value in keyed if value == value}
         found = self._values[metric]
-        if languages is None:
-            return found
-        left = within(self.frame.languages, languages)
-        return {key: value for key, value in found.items() if key in left}
+        return found if subsets is None else {key: value for key, value in found.items() if key in subsets}
 
     def rows(self) -> list[tuple[str, str, tuple[str, ...], float]]:
         """Split, subset, languages and main score of each entry that has a possible one."""
@@ -211,6 +208,20 @@ class Results:
     def tasks(self) -> list[str]:
         """Names of the tasks that have results, sorted."""
         return sorted({task for _, task in self.tables})
+
+    def subsets(self, task: str, models: Collection[str], languages: Collection[str] | None) -> set[str]:
+        """Subsets of some models' results on a task that have one of the languages, and no other but that of all pairs.
+
+        ``languages`` are canonical codes; None for all subsets.
+        """
+        frames = {
+            id(table.frame): table.frame
+            for (model, name), table in self.tables.items()
+            if name == task and model in models
+        }
+        return within(
+            {subset: codes for frame in frames.values() for subset, codes in frame.languages.items()}, languages
+        )
 
 
 def read_results(root: Path, *, tasks: Collection[str] | None = None, chosen: Choice | None = None) -> Results:

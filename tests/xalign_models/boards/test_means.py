@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xalign_models.boards.leaderboard import leaderboard
+from xalign_models.boards.leaderboard import detail, leaderboard
 from xalign_models.boards.means import means_csv
 from xalign_models.errors import ResultsError
 from xalign_models.results.reading import read_results
@@ -55,9 +55,19 @@ def test_languages_are_obeyed_where_no_language_varies(put, tmp_path, spoken, ne
     names = {"-".join(codes): [f"{code}-Latn" for code in codes] for codes in spoken}
     put("org/a", "T", dict.fromkeys(names, 0.5), languages=names)
     results = read_results(tmp_path)
-    assert not results.tables["org/a", "T"].values(languages=["swh-Latn"])
-    left = results.tables["org/a", "T"].values(languages=[f"{near}-Latn", "swh-Latn"])
+    assert not results.subsets("T", ["org/a"], ["swh-Latn"])
+    left = results.subsets("T", ["org/a"], [f"{near}-Latn", "swh-Latn"])
     assert set(left) == {name for name in names if near in name}
     assert results.tables["org/a", "T"].values() == dict.fromkeys(names, 0.5)
     with pytest.raises(ResultsError, match="No subset has only languages of swh-Latn"):
         leaderboard(results, languages=["swh-Latn"])
+
+
+def test_the_language_of_all_pairs_is_that_of_all_models(put, tmp_path) -> None:
+    """A model with German alone has no score in French, as on the board."""
+    put("org/a", "T", {"deu_Latn-eng_Latn": 0.9, "eng_Latn-deu_Latn": 0.7})
+    put("org/b", "T", {"deu_Latn-eng_Latn": 0.5, "fra_Latn-eng_Latn": 0.3})
+    results, chosen = read_results(tmp_path), ("fra-Latn", "eng-Latn")
+    assert [row.name for row in leaderboard(results, languages=chosen).rows] == ["org/b"]
+    assert [line.split(",")[0] for line in means_csv(results, languages=chosen).splitlines()[1:]] == ["org/b"] * 3
+    assert list(detail(results, "T", languages=chosen).columns) == ["org/b"]
