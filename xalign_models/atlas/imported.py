@@ -17,7 +17,7 @@ from xalign_models.files import read_parquet
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, minimum, outside
-from xalign_models.results.reading import METRICS, Frame, Results, TaskScores, read_meta, read_result
+from xalign_models.results.reading import METRICS, Frame, Results, TaskScores, read_meta, read_result, spoken_codes
 
 SATURATED, FEWEST = 0.5, 50
 """A result of at least ``FEWEST`` subsets of which more than this share is exactly 1 is implausible."""
@@ -82,7 +82,7 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[TaskScores]:
     values = {  # a missing one has the code -1, the place of the None at the end
         name: np.array([*map(str, column.cat.categories), None])[column.cat.codes] for name, column in text.items()
     }
-    spoken = {value: tuple(value.split()) for value in map(str, text["languages"].cat.categories)}
+    spoken = {value: spoken_codes(tuple(value.split())) for value in map(str, text["languages"].cat.categories)}
     for part in text.groupby([*_RUN], observed=True, dropna=False, sort=False).indices.values():
         model, revision, task, dataset_revision, version = (values[name][part[0]] for name in _RUN)
         if None in (model, revision, task):

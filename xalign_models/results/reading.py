@@ -343,7 +343,7 @@ def read_result(path: Path, model: ModelMeta | None = None, frames: dict[Frame, 
         frame = Frame(
             tuple([split for split, of_split in data["scores"].items() for _ in of_split]),
             _texts([entry["hf_subset"] for entry in entries]),
-            tuple([_spoken(tuple(entry.get("languages", ()))) for entry in entries]),
+            tuple([spoken_codes(tuple(entry.get("languages", ()))) for entry in entries]),
         )
         frame = frame if frames is None else frames.setdefault(frame, frame)
         if frame.twice:
@@ -417,7 +417,7 @@ def _texts(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 16)  # of pairs, there may be 40,000
-def _spoken(codes: tuple[Any, ...]) -> tuple[str, ...]:
+def spoken_codes(codes: tuple[Any, ...]) -> tuple[str, ...]:
     """Canonical codes of languages, as far as they are known."""
     return tuple(language_code(code) or code for code in _texts(codes))
 
