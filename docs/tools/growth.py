@@ -125,7 +125,7 @@ def results(copies: int, folder: Path) -> Path:
 
 
 def measurements(folder: Path) -> Iterator[tuple[str, str, int, Step]]:
-    """What doubles, the name of a step, its size, and the step."""
+    """Each step at each size: the thing that doubles, the name of the step, the size, and the step itself."""
     doubled = [2**i for i in range(DOUBLINGS + 1)]
     for i in doubled:
         yield "rows", "encode", 50 * i, encode(50 * i)
