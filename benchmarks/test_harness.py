@@ -105,7 +105,7 @@ class Race:
 
 @pytest.mark.quick
 @pytest.mark.filterwarnings(
-    "ignore:To copy construct from a tensor", "ignore:.* pairs for an affine map", "ignore:.*fewer pairs than"
+    "ignore:To copy construct from a tensor", "ignore:.* pairs for an affine map", "ignore:.*fewer pairs"
 )
 def test_eight_models(columns, benchmark, note, tmp_path, monkeypatch, pytestconfig):
     specs = models("gettext", languages=tuple(columns), limit=64 if pytestconfig.getoption("--quick") else None)

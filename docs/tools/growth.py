@@ -107,8 +107,14 @@ def score(count: int, folder: Path) -> Step:
     """Score so many models of one backbone, unaligned and by registered methods, on stored vectors and fits."""
     models = [f"plain__{MODEL}", *(f"{method}__{MODEL}__gettext" for method in fits()["gettext"])][:count]
     words = ("run", *(word for model in models for word in ("-m", model)), "--tasks", "GettextPrecision", "-o")
-    command(folder, *words, f"first-{count}")()
-    return command(folder, *words, f"models-{count}")
+    run = command(folder, *words, "scored")
+
+    def again() -> None:
+        shutil.rmtree(folder / "scored", ignore_errors=True)
+        run()
+
+    again()  # stores the vectors and the fits
+    return again
 
 
 def results(copies: int, folder: Path) -> Path:
