@@ -176,7 +176,9 @@ def draw(table: pd.DataFrame) -> Figure:
             figures.describe(axes, f"Cost by number of {what}", f"number of {what}", "seconds of one processor")
             figures.draw_lines(axes, lines)
             axes.loglog()
-            axes.legend(title="exponent", loc="upper left", bbox_to_anchor=(1, 1))
+            low, high = axes.get_ylim()
+            axes.set_ylim(low, max(high, 10 * low))
+            axes.legend(title="exponent of\nthe last doubling", loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 

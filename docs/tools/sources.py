@@ -204,13 +204,23 @@ def size(pattern: str) -> int:
 
 @source
 def measured(page: str, row: str, column: str) -> float:
-    """A cell of a table in ``docs/results/throughput``, by the row's first cell."""
+    """The number in a cell of a table in ``docs/results/throughput``, by the row's first cell."""
+    return float(_measured(page, row, column).replace(",", ""))
+
+
+@source
+def ratio(row: str) -> str:
+    """The ratio of processor time of a benchmark in cpu.md, with its spread."""
+    return _measured("cpu.md", row, "ratio of processor time")
+
+
+def _measured(page: str, row: str, column: str) -> str:
     header: list[str] = []
     for line in (ROOT / "docs" / "results" / "throughput" / page).read_text(encoding="utf-8").splitlines():
         cells = [part.strip() for part in line.strip("|").split("|")] if line.startswith("|") else []
         header = cells if column in cells else header if cells else []
         if header and cells[0] == row:
-            return float(cells[header.index(column)].replace(",", ""))
+            return cells[header.index(column)]
     raise LookupError(f"{page} has no row {row} with a column {column}")
 
 

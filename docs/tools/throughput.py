@@ -17,6 +17,7 @@ NUMBERS = {
     "fraction_of_roofline": "of the measured peak",
     "useful_share": "useful share",
     "peak_bytes": "peak GiB",
+    "cosine": "least cosine",
 }
 
 
@@ -27,11 +28,11 @@ def row(benchmark: dict[str, Any]) -> dict[str, Any]:
         "": benchmark["name"].removeprefix("test_"),
         "ms": f"{1e3 * benchmark['stats']['median']:.3g}",
     }
-    if "ratio" in info:
-        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if (ratios := info.get("ratios")) else ""
-        line |= {"ratio": f"{info['ratio']:.2f}{spread}", "against": info.get("against", "mteb")}
-    if "processor_ratio" in info:
-        line["by processor time"] = f"{info['processor_ratio']:.2f}"
+    by_processor = info.get("device") == "cpu" and "processor_ratio" in info
+    kind, label = ("processor_ratio", "ratio of processor time") if by_processor else ("ratio", "ratio")
+    if kind in info:
+        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if (ratios := info.get(f"{kind}s")) else ""
+        line |= {label: f"{info[kind]:.2f}{spread}", "against": info.get("against", "mteb")}
     for key, label in NUMBERS.items():
         if info.get(key) is None:
             continue
