@@ -225,7 +225,7 @@ def spoil_line(name, line):
         (spoil_line("qrels/test.tsv", "q1\td3\tinf"), "line 7: the score 'inf' is not a number"),
         (spoil_line("qrels/test.tsv", "q1\td3\t1e308"), "line 7: the score '1e308' is over 1,000,000; give lower"),
         (spoil_line("qrels/test.tsv", "q1\td1\t1"), "line 7 judges 'q1' and 'd1' twice"),
-        (spoil_line("qrels/test.tsv", "q1 d1 1"), "line 7 has 1 columns"),
+        (spoil_line("qrels/test.tsv", "q1 d1 1"), "line 7: 1 column;"),
         (
             lambda folder: (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n"),
             "no query has a relevant",

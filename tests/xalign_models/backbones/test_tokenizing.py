@@ -11,8 +11,10 @@ import time
 import pytest
 from tokenizers import Regex, pre_tokenizers
 
+from xalign_models.assets import Inspected
 from xalign_models.backbones.tokenizing import MOST_WAYS, check_tokenizer, ways_to_match
 from xalign_models.errors import ModelError, without_panic
+from xalign_models.files import walk
 
 PUBLISHED = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -68,16 +70,16 @@ def chart(longest: int) -> dict[str, str]:
 
 
 def test_the_longest_replacement_of_a_chart_counts():
-    check_tokenizer({"normalizer": chart(33)}, "tokenizer.json")
+    check_tokenizer(walk({"normalizer": chart(33)}), "tokenizer.json")
     with pytest.raises(ModelError, match=r"one character into up to 1e\+05"):
-        check_tokenizer({"normalizer": chart(100_000)}, "tokenizer.json")
+        check_tokenizer(walk({"normalizer": chart(100_000)}), "tokenizer.json")
 
 
 def test_the_growths_of_a_sequence_multiply():
     double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
-    check_tokenizer({"normalizer": {"normalizers": [double] * 6}}, "tokenizer.json")
+    check_tokenizer(walk({"normalizer": {"normalizers": [double] * 6}}), "tokenizer.json")
     with pytest.raises(ModelError, match="one character into up to 128"):
-        check_tokenizer({"normalizer": {"normalizers": [double] * 7}}, "tokenizer.json")
+        check_tokenizer(walk({"normalizer": {"normalizers": [double] * 7}}), "tokenizer.json")
 
 
 def test_a_tokenizer_of_a_trusted_model_may_search_as_it_likes(tiny_model, tmp_path):
@@ -93,8 +95,8 @@ def test_a_tokenizer_of_a_trusted_model_may_search_as_it_likes(tiny_model, tmp_p
     }
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match="--trust-remote-code"):
-        check(folder)
-    check(folder, trust=True)
+        check(Inspected(folder))
+    check(Inspected(folder), trust=True)
 
 
 @pytest.mark.parametrize("content", [b"aGVsbG8= 0\nIQ== 1\n", b"\x0a\x03\x0a\x01a\x1a\x00"])
@@ -103,7 +105,7 @@ def test_a_list_of_tiktoken_and_a_chart_of_nothing_pass(tiny_model, tmp_path, co
 
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     (folder / "tokenizer.model").write_bytes(content)
-    check(folder)
+    check(Inspected(folder))
 
 
 def test_a_panic_of_a_library_is_an_error():
