@@ -61,7 +61,7 @@ def test_only_benchmarks_of_tasks_need_mteb_and_datasets(tmp_path: Path) -> None
     printed = run("docs.tools.throughput", str(findings))
     assert "## test_encode: cpu, float32" in printed
     (line,) = (line for line in printed.splitlines() if line.startswith("| repeated_texts[cpu]"))
-    assert f"{info['test_repeated_texts[cpu]']['ratio']:.2f} (" in line
+    assert f"{info['test_repeated_texts[cpu]']['processor_ratio']:.2f} (" in line
     assert "sentence-transformers" in line
 
 
