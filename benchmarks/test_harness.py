@@ -4,10 +4,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from xalign_models.backbones.loading import Backbone
 from xalign_models.models.building import build, load_encoder, raw_encoder
 from xalign_models.models.recipe import Recipe
 
@@ -68,12 +70,11 @@ class Race:
         self.specs = specs
         self.encoders = [load_encoder(spec, device="cpu", store=store) for spec in specs]
         modules = self.encoders[0].raw.modules  # loads the weights, which all models of both sides share
-        self.plains = []
-        for spec, encoder in zip(specs, self.encoders, strict=True):
-            model = build(spec, device="cpu")
-            for place, module in enumerate(modules):
-                model[place] = module
-            self.plains.append(PlainEncoder(model, encoder.mteb_model_meta))
+        with patch.object(Backbone, "modules", lambda backbone, device: modules):
+            self.plains = [
+                PlainEncoder(build(spec, device="cpu"), encoder.mteb_model_meta)
+                for spec, encoder in zip(specs, self.encoders, strict=True)
+            ]
         self.gaps: dict[str, float] = {}
 
     def ours(self, event: Event) -> list[dict[str, float]]:
