@@ -172,8 +172,11 @@ def fit(
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
     params = dict(_parameter(assignment) for assignment in param or ())
     named = {"corpora": text["corpus"], "languages": text["languages"]}
-    check_inputs(backbone, old, new, method=method, params=params, **({} if old else named))
-    check_inputs(method="centered", **(named if old else {}))  # a map between models needs no translations
+    if old:
+        check_inputs(old, new, method=method, params=params)
+        check_inputs(method="centered", **named)  # a map between models needs no translations
+    else:
+        check_inputs(backbone, method=method, params=params, **named)
     from xalign_models.models import api, migration
     from xalign_models.models.saving import save
 
